@@ -1,0 +1,182 @@
+package executor
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Defaults and bounds of the HTTP client.
+const (
+	// DefaultRequestTimeout bounds one call (E.2.1).
+	DefaultRequestTimeout = 10 * time.Second
+	// DefaultMaxHeldConns is how many polls of a runtime are held at once.
+	DefaultMaxHeldConns = 256
+	// DefaultMaxCallConns is how many other calls of a runtime run at once.
+	DefaultMaxCallConns = 128
+
+	maxIdleCallConns  = 32
+	idleConnTimeout   = 30 * time.Second
+	maxResponseHeader = 64 << 10
+	userAgent         = "agentruntime-operator"
+)
+
+// TokenSource returns the gateway token to show, or "" for none. It is asked
+// before every call and should answer from memory.
+type TokenSource func(ctx context.Context) (string, error)
+
+// StaticToken returns a source of one fixed token.
+func StaticToken(token string) TokenSource {
+	return func(context.Context) (string, error) { return token, nil }
+}
+
+// HTTPConfig says how an executor is reached.
+type HTTPConfig struct {
+	// BaseURL is an http or https URL with a host and at most a path, which is
+	// kept as a prefix; a trailing slash is dropped. Userinfo, query and fragment
+	// are refused.
+	BaseURL string
+	// GatewayToken gives the operator's own credential; nil sends none.
+	GatewayToken TokenSource
+	// CABundle holds PEM certificates that replace the system's roots when set.
+	CABundle []byte
+	// RequestTimeout bounds each call; 0 means DefaultRequestTimeout. A held poll
+	// may take this much longer than its wait.
+	RequestTimeout time.Duration
+	// MaxHeldConns and MaxCallConns bound the two connection pools; 0 means the
+	// default. A held poll beyond the bound is sent as a plain one; another call
+	// beyond it waits within its timeout.
+	MaxHeldConns int
+	MaxCallConns int
+}
+
+// HTTP is the client of the Runtime execution protocol. It owns no goroutine.
+type HTTP struct {
+	base    string
+	token   TokenSource
+	timeout time.Duration
+
+	// Held polls have connections of their own, so that any number of waiting
+	// tasks leaves the way free for submits and cancels.
+	calls *http.Transport
+	held  *http.Transport
+	slots chan struct{}
+
+	closed atomic.Bool
+}
+
+var _ Executor = (*HTTP)(nil)
+
+// NewHTTP returns a client for the executor at cfg.BaseURL. It makes no call; an
+// error names the field at fault and shows none of its value.
+func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
+	base, err := parseBaseURL(cfg.BaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("executor base URL: %w", err)
+	}
+	tlsConfig, err := clientTLS(cfg.CABundle)
+	if err != nil {
+		return nil, fmt.Errorf("executor CA bundle: %w", err)
+	}
+	if cfg.RequestTimeout < 0 || cfg.MaxHeldConns < 0 || cfg.MaxCallConns < 0 {
+		return nil, errors.New("executor limits: must not be negative")
+	}
+	timeout := cmp.Or(cfg.RequestTimeout, DefaultRequestTimeout)
+	maxHeld := cmp.Or(cfg.MaxHeldConns, DefaultMaxHeldConns)
+	maxCalls := cmp.Or(cfg.MaxCallConns, DefaultMaxCallConns)
+	token := cfg.GatewayToken
+	if token == nil {
+		token = StaticToken("")
+	}
+	return &HTTP{
+		base:    base,
+		token:   token,
+		timeout: timeout,
+		calls:   newTransport(tlsConfig, timeout, maxCalls, min(maxCalls, maxIdleCallConns)),
+		held:    newTransport(tlsConfig, timeout, maxHeld, maxHeld),
+		slots:   make(chan struct{}, maxHeld),
+	}, nil
+}
+
+// Close ends idle connections and refuses further calls; calls under way finish
+// within their timeouts.
+func (h *HTTP) Close() {
+	h.closed.Store(true)
+	h.closeIdle()
+}
+
+func (h *HTTP) closeIdle() {
+	h.calls.CloseIdleConnections()
+	h.held.CloseIdleConnections()
+}
+
+// parseBaseURL returns the URL without its trailing slash. Its errors do not
+// repeat the URL, which may hold a password by mistake.
+func parseBaseURL(raw string) (string, error) {
+	if len(raw) > 2048 {
+		return "", errors.New("longer than 2048 bytes")
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		return "", errors.New("not a URL")
+	}
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https":
+		return "", errors.New("scheme must be http or https")
+	case u.Hostname() == "":
+		return "", errors.New("host is missing")
+	case u.User != nil:
+		return "", errors.New("userinfo is not allowed")
+	case u.RawQuery != "" || u.ForceQuery:
+		return "", errors.New("query is not allowed")
+	case u.Fragment != "" || strings.Contains(raw, "#"):
+		return "", errors.New("fragment is not allowed")
+	}
+	return strings.TrimRight(u.String(), "/"), nil
+}
+
+func clientTLS(bundle []byte) (*tls.Config, error) {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if len(bundle) == 0 {
+		return cfg, nil
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(bundle) {
+		return nil, errors.New("no PEM certificate found")
+	}
+	cfg.RootCAs = roots
+	return cfg, nil
+}
+
+// newTransport returns one bounded pool. HTTP/1.1 only: one dead HTTP/2
+// connection would stall every call on it, and a bound on connections would not
+// bound what waits. Requests go straight to the transport, which follows no
+// redirect.
+func newTransport(tlsConfig *tls.Config, dialTimeout time.Duration, maxConns, maxIdle int) *http.Transport {
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	return &http.Transport{
+		// It leaves loopback addresses alone, as E.2.1 asks for the local backend.
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            dialer.DialContext,
+		TLSClientConfig:        tlsConfig,
+		TLSHandshakeTimeout:    dialTimeout,
+		Protocols:              protocols,
+		DisableCompression:     true,
+		MaxConnsPerHost:        maxConns,
+		MaxIdleConns:           maxIdle,
+		MaxIdleConnsPerHost:    maxIdle,
+		IdleConnTimeout:        idleConnTimeout,
+		MaxResponseHeaderBytes: maxResponseHeader,
+	}
+}

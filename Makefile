@@ -1,0 +1,161 @@
+# The tasks of this repository. `make help` lists them.
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+# One set of flags for every go command: -trimpath is part of the build cache's
+# key, so a command without it would compile everything a second time.
+export GOFLAGS ?= -trimpath -buildvcs=false
+
+# The version that binaries and images carry.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# The image that `make image` names and `make deploy` uses.
+IMG ?= agentruntime:dev
+# Documents that `make demo` and `make run` compile; empty means the samples.
+FROM ?=
+
+BIN := $(CURDIR)/bin
+DIST := $(CURDIR)/dist
+# Where etcd, kube-apiserver and kubectl are. KUBEBUILDER_ASSETS wins when set;
+# it is not exported from here, for hack/controlplane/build.sh builds nothing
+# when it is set.
+ASSETS := $(or $(KUBEBUILDER_ASSETS),$(BIN)/k8s)
+KUBECTL ?= $(ASSETS)/kubectl
+
+TOOL := go tool -modfile=hack/tools/go.mod
+CONTROLLER_GEN := $(TOOL) controller-gen
+GOLANGCI_LINT := $(BIN)/tools/golangci-lint
+
+# What `make test` leaves out: suites that need a real cluster, or measure.
+TEST_EXCLUDE := /test/(e2e|load)(/|$$)
+TEST_TIMEOUT ?= 20m
+# Packages under test at a time; each envtest suite starts a control plane.
+TEST_PARALLEL ?= 2
+TEST_FLAGS ?=
+
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+##@ General
+
+.PHONY: help
+help: ## Show this help.
+	@awk 'BEGIN {FS = ":.*## "; print "Usage: make <target> [VARIABLE=value]"} \
+		/^[a-zA-Z_0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2} \
+		/^##@/ {printf "\n%s\n", substr($$0, 5)}' $(MAKEFILE_LIST)
+
+##@ Try it
+
+.PHONY: demo
+demo: controlplane ## Run a compile on a real API server, show it, clean up. FROM=path/to/docs for your own documents.
+	KUBEBUILDER_ASSETS=$(ASSETS) FROM='$(FROM)' hack/demo/run.sh demo
+
+.PHONY: run
+run: controlplane ## The same, left running; prints the kubeconfig and URLs.
+	KUBEBUILDER_ASSETS=$(ASSETS) FROM='$(FROM)' hack/demo/run.sh run
+
+##@ Develop
+
+.PHONY: generate
+generate: ## Generate the deep copy functions of api/.
+	$(CONTROLLER_GEN) object paths=./api/...
+
+.PHONY: manifests
+manifests: ## Generate CRDs, RBAC and webhook configurations into config/.
+	$(CONTROLLER_GEN) crd paths=./api/... output:crd:artifacts:config=config/crd/bases
+	$(CONTROLLER_GEN) rbac:roleName=agentruntime-manager webhook \
+		paths=./controllers/... paths=./webhook/... \
+		output:rbac:artifacts:config=config/rbac output:webhook:artifacts:config=config/webhook
+
+.PHONY: fmt
+fmt: $(GOLANGCI_LINT) ## Format the code and its imports.
+	$(GOLANGCI_LINT) fmt
+
+.PHONY: vet
+vet: ## Run go vet.
+	go vet ./...
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## Run golangci-lint on everything, and kube-api-linter on api/.
+	$(GOLANGCI_LINT) run
+	$(GOLANGCI_LINT) run --config hack/golangci-kal.yml ./api/...
+
+.PHONY: test
+test: controlplane ## Run the tests with the race detector, in shuffled order.
+	packages=$$(go list ./... | grep -Ev '$(TEST_EXCLUDE)'); \
+	KUBEBUILDER_ASSETS=$(ASSETS) go test -race -shuffle=on -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$packages
+
+.PHONY: bench
+bench: controlplane ## Measure the budgets of docs/performance.md; fails below a bound.
+	KUBEBUILDER_ASSETS=$(ASSETS) go run ./test/load
+
+.PHONY: verify
+verify: verify-generated verify-modules verify-manifests ## Fail when generated files, go.mod files or manifests are not in order.
+
+.PHONY: verify-generated
+verify-generated:
+	hack/verify-generated.sh
+
+.PHONY: verify-modules
+verify-modules:
+	for module in . hack/tools hack/tools/lint hack/controlplane; do \
+		echo "go mod tidy -diff in $$module"; go -C $$module mod tidy -diff; \
+	done
+
+.PHONY: verify-manifests
+verify-manifests: controlplane
+	KUBECTL=$(KUBECTL) hack/verify-manifests.sh
+
+##@ Build
+
+.PHONY: build
+build: ## Build every binary, static, into bin/.
+	mkdir -p $(BIN)
+	CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
+
+.PHONY: image
+image: ## Build the image without Docker or a registry, into dist/agentruntime-image.tar.
+	mkdir -p $(DIST)/image
+	CGO_ENABLED=0 GOOS=linux go build -ldflags '$(LDFLAGS)' -o $(DIST)/image/ ./cmd/...
+	go run ./hack/image -binaries $(DIST)/image -output $(DIST)/agentruntime-image.tar \
+		-image '$(IMG)' -version '$(VERSION)'
+
+.PHONY: controlplane
+controlplane: ## Build etcd, kube-apiserver and kubectl into bin/k8s (about 6 minutes, once).
+	hack/controlplane/build.sh
+
+.PHONY: tools
+tools: $(GOLANGCI_LINT) ## Build the tools that are not run through go tool.
+
+# A change of the pinned version rebuilds it.
+$(GOLANGCI_LINT): hack/tools/lint/go.mod hack/tools/lint/go.sum hack/tools/lint/main.go
+	echo "building golangci-lint (about 1 minute, once)"
+	CGO_ENABLED=0 go -C hack/tools/lint build -o $@ .
+	touch $@
+
+.PHONY: clean
+clean: ## Remove what was built, except the control plane in bin/k8s.
+	rm -rf $(DIST) $(BIN)/tools
+	find $(BIN) -maxdepth 1 -type f -delete 2>/dev/null || true
+
+##@ Deploy (to the cluster of the current kubeconfig)
+
+.PHONY: install
+install: controlplane ## Install the CRDs.
+	$(KUBECTL) kustomize config/crd | $(KUBECTL) apply --server-side -f -
+
+.PHONY: uninstall
+uninstall: controlplane ## Remove the CRDs and with them every resource of theirs.
+	$(KUBECTL) kustomize config/crd | $(KUBECTL) delete --ignore-not-found -f -
+
+.PHONY: deploy
+deploy: controlplane ## Install everything, with the image IMG.
+	hack/deploy-overlay.sh '$(IMG)' $(DIST)/deploy
+	$(KUBECTL) kustomize $(DIST)/deploy | $(KUBECTL) apply --server-side -f -
+
+.PHONY: undeploy
+undeploy: controlplane ## Remove everything, the CRDs and their resources included.
+	# The CRDs go first, while the manager still runs to take off finalizers.
+	$(KUBECTL) kustomize config/crd | $(KUBECTL) delete --ignore-not-found -f -
+	$(KUBECTL) kustomize config/default | $(KUBECTL) delete --ignore-not-found -f -

@@ -1,0 +1,140 @@
+package contentstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/agentruntime/operator/internal/viking"
+)
+
+// readChunk is how many directory entries are read at once.
+const readChunk = 1024
+
+// List implements [Store]. Symbolic links, special files and hidden names are
+// left out.
+func (l *Local) List(ctx context.Context, who Principal, uri viking.URI, limit int) (Listing, error) {
+	at, err := readLocation(ctx, who, uri)
+	if err != nil {
+		return Listing{}, err
+	}
+	if limit <= 0 || limit > MaxListEntries {
+		limit = MaxListEntries
+	}
+	dir, err := l.openDir(at.segments)
+	if err != nil {
+		return Listing{}, diskError("list", at.uri.String(), err)
+	}
+	defer closeQuietly(dir)
+	w := walk{ctx: ctx, uri: at.uri, limit: limit}
+	if err := w.dir(dir, ""); err != nil {
+		return Listing{}, diskError("list", at.uri.String(), err)
+	}
+	return w.listing, nil
+}
+
+type walk struct {
+	ctx     context.Context
+	uri     viking.URI
+	limit   int
+	listing Listing
+}
+
+func (w *walk) dir(dir *os.Root, prefix string) error {
+	// One more than what fits tells a full listing from a truncated one.
+	entries, err := firstEntries(dir, w.limit-len(w.listing.Entries)+1)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if err := w.ctx.Err(); err != nil {
+			return err
+		}
+		if w.listing.Truncated {
+			return nil
+		}
+		if err := w.entry(dir, prefix+entry.Name(), entry.Name()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entry adds one entry and what lies below it. An entry that no URI can name (too
+// deep, or an odd name), and one that changed its kind meanwhile, is left out.
+func (w *walk) entry(dir *os.Root, path, name string) error {
+	uri, err := w.uri.Join(path)
+	if err != nil || viking.InPrivacy(uri) {
+		return nil //nolint:nilerr // left out, see above
+	}
+	stat, err := dir.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	info, err := describe(uri.String(), path, stat)
+	if err != nil {
+		return nil //nolint:nilerr // left out, see above
+	}
+	if len(w.listing.Entries) >= w.limit {
+		w.listing.Truncated = true
+		return nil
+	}
+	w.listing.Entries = append(w.listing.Entries, info)
+	if !info.Dir {
+		return nil
+	}
+	next, err := enter(dir, name)
+	if IsNotFound(err) || IsInvalid(err) || IsConflict(err) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(next)
+	return w.dir(next, path+"/")
+}
+
+// firstEntries returns the first keep visible entries of dir in name order. It
+// holds a small multiple of keep at a time, however large the directory.
+func firstEntries(dir *os.Root, keep int) ([]fs.DirEntry, error) {
+	f, err := dir.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer closeQuietly(f)
+	var entries []fs.DirEntry
+	for {
+		chunk, err := f.ReadDir(readChunk)
+		for _, entry := range chunk {
+			if visible(entry) {
+				entries = append(entries, entry)
+			}
+		}
+		if len(entries) > 2*keep+readChunk {
+			entries = smallest(entries, keep)
+		}
+		if errors.Is(err, io.EOF) {
+			return smallest(entries, keep), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+func visible(entry fs.DirEntry) bool {
+	ordinary := entry.Type().IsRegular() || entry.IsDir()
+	return ordinary && !Hidden(entry.Name())
+}
+
+func smallest(entries []fs.DirEntry, keep int) []fs.DirEntry {
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })
+	return entries[:min(len(entries), keep)]
+}

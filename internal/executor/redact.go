@@ -29,8 +29,12 @@ const (
 )
 
 var (
-	// tokenPattern finds what looks like a credential (C.8).
-	tokenPattern = regexp.MustCompile(`(sk-|cr_|ghp_|ntn_|xox[baprs]-|Bearer\s+)[A-Za-z0-9._-]+`)
+	// tokenPattern finds what looks like a credential (C.8). A letter or digit
+	// right before it makes it the end of a word: "task-list" and "ocr_text" are
+	// no credentials, and results are full of such paths. What follows Bearer may
+	// be base64.
+	tokenPattern = regexp.MustCompile(`(^|[^A-Za-z0-9])` +
+		`(?:(?:sk-|cr_|ghp_|ntn_|xox[baprs]-)[A-Za-z0-9._-]+|Bearer\s+[A-Za-z0-9._~+/=-]+)`)
 	// userinfoPattern finds the credentials of a URL inside a text.
 	userinfoPattern = regexp.MustCompile(`://[^\s"']*@`)
 )
@@ -115,7 +119,7 @@ func (r redactor) text(s string) string {
 	if r.exact != nil {
 		s = r.exact.Replace(s)
 	}
-	return tokenPattern.ReplaceAllString(s, redacted)
+	return tokenPattern.ReplaceAllString(s, "${1}"+redacted)
 }
 
 // secretForms returns the shapes in which a secret may stand in a text.
@@ -132,7 +136,10 @@ func secretForms(secret string) []string {
 			forms = append(forms, embeddedForms(enc, secret)...)
 		}
 	}
-	return slices.DeleteFunc(forms, func(f string) bool { return len(f) < minSecret })
+	return slices.DeleteFunc(forms, func(f string) bool {
+		// A part of the marks would be replaced inside them again and again.
+		return len(f) < minSecret || strings.Contains(redacted, f) || strings.Contains(cutMark, f)
+	})
 }
 
 // embeddedForms returns the part of the secret's base64 that is the same whatever
@@ -288,4 +295,3 @@ func (w *jsonRedactor) number(digits string) {
 	}
 	w.out.WriteString(digits)
 }
-

@@ -13,15 +13,15 @@ import (
 // testKey is a key whose bytes a test would notice in an error or a print.
 func testKey(fill byte) []byte { return bytes.Repeat([]byte{fill}, KeyBytes) }
 
-func testRing(t testing.TB, primary string, keys map[string][]byte) *KeyRing {
-	t.Helper()
+func testRing(tb testing.TB, primary string, keys map[string][]byte) *KeyRing {
+	tb.Helper()
 	data := map[string][]byte{PrimaryEntry: []byte(primary)}
 	for id, key := range keys {
 		data[KeyEntryPrefix+id] = key
 	}
 	ring, err := ParseKeyRing(data)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return ring
 }

@@ -21,16 +21,19 @@ func noise(size int) []byte {
 	return out
 }
 
-func seal(t testing.TB, ring *KeyRing, plaintext []byte) Box {
-	t.Helper()
+func seal(tb testing.TB, ring *KeyRing, plaintext []byte) Box {
+	tb.Helper()
 	box, err := ring.Seal(plaintext, place)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return box
 }
 
-func ringA(t testing.TB) *KeyRing { return testRing(t, "a", map[string][]byte{"a": testKey('A')}) }
+func ringA(tb testing.TB) *KeyRing {
+	tb.Helper()
+	return testRing(tb, "a", map[string][]byte{"a": testKey('A')})
+}
 
 func TestRoundTrip(t *testing.T) {
 	ring := ringA(t)

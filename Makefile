@@ -42,7 +42,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 .PHONY: help
 help: ## Show this help.
 	@awk 'BEGIN {FS = ":.*## "; print "Usage: make <target> [VARIABLE=value]"} \
-		/^[a-zA-Z_0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2} \
+		/^[a-zA-Z_0-9-]+:.*## / {printf "  %-15s %s\n", $$1, $$2} \
 		/^##@/ {printf "\n%s\n", substr($$0, 5)}' $(MAKEFILE_LIST)
 
 ##@ Try it
@@ -153,6 +153,15 @@ uninstall: controlplane ## Remove the CRDs and with them every resource of their
 deploy: controlplane ## Install everything, with the image IMG.
 	hack/deploy-overlay.sh '$(IMG)' $(DIST)/deploy
 	$(KUBECTL) kustomize $(DIST)/deploy | $(KUBECTL) apply --server-side -f -
+
+.PHONY: deploy-runtime
+deploy-runtime: controlplane ## Install the built-in executor, with a new gateway token where there is none.
+	$(KUBECTL) get secret -n agentruntime-system agentruntime-gateway-token >/dev/null 2>&1 || \
+		head -c 32 /dev/urandom | od -An -vtx1 | tr -d ' \n' | \
+		$(KUBECTL) create secret generic agentruntime-gateway-token -n agentruntime-system \
+			--type=agentruntime.dev/gateway-token --from-file=token=/dev/stdin
+	hack/deploy-overlay.sh '$(IMG)' $(DIST)/deploy-runtime runtime
+	$(KUBECTL) kustomize $(DIST)/deploy-runtime | $(KUBECTL) apply --server-side -f -
 
 .PHONY: undeploy
 undeploy: controlplane ## Remove everything, the CRDs and their resources included.

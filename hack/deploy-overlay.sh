@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Writes a kustomization that is config/default with another image, so that
+# Writes a kustomization that is config/NAME (default) with another image, so that
 # deploying an image of one's own changes no file of the tree.
-# Usage: hack/deploy-overlay.sh IMAGE DIRECTORY
+# Usage: hack/deploy-overlay.sh IMAGE DIRECTORY [NAME]
 set -euo pipefail
 image=$1
 directory=$2
+base=${3:-default}
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 mkdir -p "$directory"
@@ -21,7 +22,7 @@ cat >"$directory/kustomization.yaml" <<YAML
 apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources:
-- $(realpath --relative-to="$directory" "$root/config/default")
+- $(realpath --relative-to="$directory" "$root/config/$base")
 images:
 - name: agentruntime
   newName: $name

@@ -57,7 +57,7 @@ func readAnswer(c call, token string, resp *http.Response) (answer, error) {
 		endLag:  endLag(resp.Header),
 	}
 	ans.held = c.held && ans.prefers
-	if etag := resp.Header.Get("ETag"); ans.prefers && len(etag) <= maxETag && headerValue(etag) {
+	if etag := resp.Header.Get("ETag"); len(etag) <= maxETag && headerValue(etag) {
 		ans.etag = etag
 	}
 	if ans.ok() {

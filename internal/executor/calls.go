@@ -167,6 +167,14 @@ func (h *HTTP) do(ctx context.Context, c call) (answer, error) {
 		return answer{}, h.failure(ctx, callCtx, c, token, err)
 	}
 	ans, err := readAnswer(c, token, resp)
+	if ans.prefers {
+		h.holds.Store(true)
+	}
+	if !h.holds.Load() {
+		// A server that does not know the preference may mean something else by
+		// its ETag, and would refuse a POST with If-None-Match (RFC 9110, 13.1.2).
+		ans.etag = ""
+	}
 	if h.closed.Load() {
 		// The connection went back to a pool that Close had emptied already.
 		h.closeIdle()

@@ -71,6 +71,8 @@ type HTTP struct {
 	held  *http.Transport
 	slots chan struct{}
 
+	// holds is set once the executor has shown that it holds polls.
+	holds  atomic.Bool
 	closed atomic.Bool
 }
 

@@ -460,6 +460,25 @@ func TestHeldPollReadsTheAnswersHeaders(t *testing.T) {
 	}
 }
 
+func TestETagCountsOnceTheExecutorHasHeldAPoll(t *testing.T) {
+	t.Parallel()
+	answers := []struct{ applied, want string }{{"", ""}, {"wait", `"7"`}, {"", `"7"`}}
+	next := 0
+	client := newClient(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("ETag", `"7"`)
+		if answers[next].applied != "" {
+			w.Header().Set("Preference-Applied", answers[next].applied)
+		}
+		_, _ = io.WriteString(w, `{"status":"running","stage":"q"}`)
+	}).URL)
+	for i, answer := range answers {
+		next = i
+		if got, err := poll(t, client); err != nil || got.ETag != answer.want {
+			t.Errorf("answer %d: ETag %s, %v; want %s", i, got.ETag, err, answer.want)
+		}
+	}
+}
+
 func TestHeldPollsLeaveTheWayFreeForCalls(t *testing.T) {
 	t.Parallel()
 	const held = 3

@@ -164,7 +164,8 @@ deploy-runtime: controlplane ## Install the built-in executor, with a new gatewa
 	$(KUBECTL) kustomize $(DIST)/deploy-runtime | $(KUBECTL) apply --server-side -f -
 
 .PHONY: undeploy
-undeploy: controlplane ## Remove everything, the CRDs and their resources included.
+undeploy: controlplane ## Remove everything: the CRDs with their resources, the built-in executor with its content.
 	# The CRDs go first, while the manager still runs to take off finalizers.
 	$(KUBECTL) kustomize config/crd | $(KUBECTL) delete --ignore-not-found -f -
+	$(KUBECTL) kustomize config/runtime | $(KUBECTL) delete --ignore-not-found -f -
 	$(KUBECTL) kustomize config/default | $(KUBECTL) delete --ignore-not-found -f -

@@ -96,7 +96,8 @@ func (h *HTTP) Probe(ctx context.Context) (Capabilities, error) {
 // probeAnswered reports whether err is an executor's refusal of the probe.
 func probeAnswered(err error) bool {
 	e, ok := errors.AsType[*Error](err)
-	return ok && !e.gatewayRejected && e.HTTPStatus/100 == 4
+	// 407 is the answer of a proxy on the way.
+	return ok && !e.gatewayRejected && e.HTTPStatus/100 == 4 && e.HTTPStatus != http.StatusProxyAuthRequired
 }
 
 func (h *HTTP) sessionCall(op, path string, id Identity, session string) (call, error) {

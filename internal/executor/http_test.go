@@ -540,6 +540,7 @@ func TestProbe(t *testing.T) {
 		"200 is an answer":                {handler: reply(200, "whatever", "Preference-Applied", "wait"), want: Capabilities{HeldPolls: true}},
 		"the gateway wants another token": {handler: reply(403, "", "X-VikingBot-Gateway", "true"), wantErr: true, gateway: true},
 		"the gateway wants a token":       {handler: reply(401, "", "X-VikingBot-Gateway", "true"), wantErr: true, gateway: true},
+		"a proxy's refusal is none":       {handler: reply(407, ""), wantErr: true},
 		"a redirect is none":              {handler: reply(302, "", "Location", "/x"), wantErr: true},
 		"a failing server is none":        {handler: reply(503, ""), wantErr: true},
 	}
@@ -583,6 +584,7 @@ func TestUnreachableExecutor(t *testing.T) {
 	listener.Close()
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	drop := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+	header := reply(200, "", "X-Big", strings.Repeat("x", 128<<10))
 	half := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
 		_, _ = io.WriteString(w, `{"stage":`)
@@ -594,6 +596,7 @@ func TestUnreachableExecutor(t *testing.T) {
 		"refused":           {url: "http://" + address, cause: "dial tcp " + address + ": connect: connection refused"},
 		"no answer in time": {url: serve(t, drained(hang)).URL, cause: "no answer within 50ms", timeout: 50 * time.Millisecond},
 		"dropped":           {url: serve(t, drop).URL, cause: "the connection closed before the whole answer came"},
+		"a huge header":     {url: serve(t, header).URL, cause: "net/http: HTTP/1.x transport connection broken: net/http: server response headers exceeded 65536 bytes; aborted"},
 		"dropped half-way":  {url: serve(t, half).URL, cause: "the connection closed before the whole answer came"},
 	}
 	for name, tc := range tests {

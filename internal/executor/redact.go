@@ -45,7 +45,20 @@ var (
 // encoded as base64; values shorter than 4 bytes are not looked for. Redacting a
 // second time changes nothing.
 func Redact(text string, secrets ...string) string {
-	return truncate(newRedactor(secrets).text(text))
+	return truncate(newRedactor(fitting(secrets, len(text))).text(text))
+}
+
+// fitting returns the secrets that a text of n bytes can hold in any form: no form
+// is more than 4 bytes shorter than its secret. It spares a short text, as a stage
+// in every poll is, the work of escaping long credentials.
+func fitting(secrets []string, n int) []string {
+	var fit []string
+	for _, secret := range secrets {
+		if len(strings.TrimSpace(secret))-4 <= n {
+			fit = append(fit, secret)
+		}
+	}
+	return fit
 }
 
 // RedactJSON returns raw with every string and key redacted as Redact does, but

@@ -68,6 +68,20 @@ func TestRedactFindsSecretInsideBase64(t *testing.T) {
 	}
 }
 
+func TestNoFormOfASecretIsMuchShorter(t *testing.T) {
+	t.Parallel()
+	for n := minSecret; n <= 64; n++ {
+		for _, form := range secretForms(strings.Repeat("a", n)) {
+			if len(form) < n-4 {
+				t.Errorf("a form of %d bytes for a secret of %d: Redact would miss it alone", len(form), n)
+			}
+			if got := Redact(form, strings.Repeat("a", n)); got != redacted {
+				t.Errorf("Redact(%q) = %q", form, got)
+			}
+		}
+	}
+}
+
 func TestRedactCutsBetweenCharacters(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ text, want string }{

@@ -234,6 +234,16 @@ func (s *Server) Set(name string, status runtimeapi.TaskStatus) error {
 	})
 }
 
+// Fail adds a fault to the task with this key, or this target. It counts calls from
+// now on.
+func (s *Server) Fail(name string, f Fault) error {
+	return s.with(name, func(t *task, _ time.Time) error {
+		f.Skip += t.faults.calls[f.Op]
+		t.faults.list = append(t.faults.list, f)
+		return nil
+	})
+}
+
 // Lose forgets the session and key of the task: its calls answer 404, and a create
 // with the same key runs it again, which the report shows.
 func (s *Server) Lose(name string) error {

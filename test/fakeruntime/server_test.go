@@ -378,6 +378,19 @@ func TestFaultsAreCountedByOperation(t *testing.T) {
 	}
 }
 
+func TestFailAddsAFaultToARunningTask(t *testing.T) {
+	t.Parallel()
+	server := start(t, fakeruntime.Options{})
+	client := newClient(t, server)
+	session := submit(t, client, "k1")
+	states(t, client, session, 3)
+	must(t, server.Fail("k1", fakeruntime.Fault{Op: fakeruntime.OpStatus, Count: 1, Respond: fakeruntime.Refuse(403, "PERMISSION_DENIED", "x")}))
+	if _, err := client.Poll(t.Context(), pollRequest(session)); err == nil || executor.IsTransient(err) {
+		t.Errorf("poll = %v, want a permanent error", err)
+	}
+	poll(t, client, session)
+}
+
 func TestServerFaultsComeBeforeTheBody(t *testing.T) {
 	t.Parallel()
 	server := start(t, fakeruntime.Options{})

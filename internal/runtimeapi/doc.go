@@ -12,6 +12,8 @@
 //     ETag of an earlier answer it answers at the next change of status, stage,
 //     error, meta or result. A server that understands the preference says so
 //     with Preference-Applied on every answer of the route, errors included,
-//     which is how a client learns that polls can be held.
+//     which is how a client learns that polls can be held. The one exception is
+//     an answer that would have been held but that a busy or stopping server
+//     gave at once: without the header, so that the client paces itself.
 //   - The ETag of a status answer names that state.
 package runtimeapi

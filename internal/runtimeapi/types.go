@@ -31,7 +31,13 @@ const (
 
 	HeaderPrefer            = "Prefer"
 	HeaderPreferenceApplied = "Preference-Applied"
+	// HeaderServerTiming tells on status answers for how long the state has
+	// lasted: "state;dur=<milliseconds>".
+	HeaderServerTiming = "Server-Timing"
 )
+
+// ServerTimingState is the metric of HeaderServerTiming.
+const ServerTimingState = "state"
 
 // TaskTypeCompile is the only task type there is (E.1.1).
 const TaskTypeCompile = "compile"

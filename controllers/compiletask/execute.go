@@ -1,0 +1,214 @@
+package compiletask
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/agentruntime/operator/api/v1alpha1"
+	"github.com/agentruntime/operator/internal/executor"
+	"github.com/agentruntime/operator/internal/runtimeapi"
+	"github.com/agentruntime/operator/internal/viking"
+)
+
+// quickAnswer is how soon an answer to a poll that was to be held, and that says
+// nothing new, shows that the executor does not hold polls.
+const quickAnswer = 300 * time.Millisecond
+
+// run is one call, or two in a row, to an executor for a task. It holds copies
+// only: the pass that started it is over by the time it ends.
+type run struct {
+	reconciler *Reconciler
+	attempt    *attempt
+	executor   executor.Executor
+	lane       string
+	identity   executor.Identity
+	secrets    []string
+	settings   settings
+	session    string
+	// credential is the one the calls are made with, to tell whether a refused one
+	// was fresh.
+	credential *credential
+}
+
+// start begins the call that was decided on. Its end is told by a wake.
+func (r *Reconciler) start(s *scope, d decision) {
+	c := s.attempt.currentCredential()
+	if c == nil {
+		c = &credential{}
+	}
+	lane := s.task.EffectiveRuntimeName()
+	if s.runtime != nil {
+		lane = s.runtime.Name
+	}
+	call := &run{
+		reconciler: r, attempt: s.attempt, executor: s.executor, lane: lane, settings: s.settings, credential: c,
+		identity: executor.Identity{
+			APIKey: c.apiKey, LogID: s.task.Annotations[v1alpha1.AnnotationRequestID],
+			Account: s.task.Namespace, User: viking.UserID(s.task.Spec.Requester.Username),
+		},
+		secrets: append([]string{c.apiKey}, r.Executors.Secrets(lane)...),
+	}
+	in := input{task: s.task, view: view{session: s.attempt.knownSession()}}
+	call.session = in.session()
+	ctx, stop := context.WithCancel(r.calls.context())
+	s.attempt.begin(d.call, stop)
+	switch d.call {
+	case opSubmit:
+		request := executor.SubmitRequest{Identity: call.identity, Key: s.task.TaskID(), Payload: payloadOf(s.task, s.request)}
+		r.calls.submit(lane, func(context.Context) { call.submit(ctx, request) })
+	case opCancel:
+		r.calls.submit(lane, func(context.Context) { call.cancel(ctx) })
+	default:
+		if d.hold > 0 && r.calls.tryHold(lane) {
+			r.calls.hold(lane, func(context.Context) { call.poll(ctx, d.hold, d.etag) })
+			return
+		}
+		r.calls.submit(lane, func(context.Context) { call.poll(ctx, 0, "") })
+	}
+}
+
+// payloadOf is the request as the executor gets it: canonical URIs, and the
+// arguments byte for byte (B.5).
+func payloadOf(task *v1alpha1.CompileTask, request viking.Canonical) runtimeapi.CompilePayload {
+	payload := runtimeapi.CompilePayload{
+		From: request.From, To: request.To, Skill: request.Skill, Instruction: task.Spec.Instruction,
+	}
+	if args := rawOf(task.Spec.Args); !emptyObject(args) {
+		payload.Args = args
+	}
+	return payload
+}
+
+// submit creates the task at the executor. On a runtime with durable keys a poll
+// follows at once, since many tasks end within it and then need no record of
+// having run.
+func (c *run) submit(ctx context.Context, request executor.SubmitRequest) {
+	began := time.Now()
+	submission, err := c.executor.Submit(ctx, request)
+	c.reconciler.Metrics.call(opSubmit, err, time.Since(began))
+	if err != nil {
+		c.failed(ctx, opSubmit, err)
+		return
+	}
+	c.session = submission.SessionID
+	c.attempt.learn(submission.SessionID, c.reconciler.Clock.Now())
+	calls := c.reconciler.calls
+	if !c.settings.durable || c.settings.hold == 0 || !calls.tryHold(c.lane) {
+		c.done(priorityBegun)
+		return
+	}
+	c.attempt.turn(opPoll)
+	calls.hold(c.lane, func(context.Context) { c.poll(ctx, c.reconciler.FirstPollWait, "") })
+}
+
+func (c *run) poll(ctx context.Context, hold time.Duration, etag string) {
+	began := time.Now()
+	observed, err := c.executor.Poll(ctx, executor.PollRequest{Identity: c.identity, SessionID: c.session, Wait: hold, ETag: etag})
+	took := time.Since(began)
+	c.reconciler.Metrics.call(opPoll, err, took)
+	if err != nil {
+		c.failed(ctx, opPoll, err)
+		return
+	}
+	if hold > 0 && !observed.State.Terminal() && (!observed.Held || (took < quickAnswer && etag != "" && observed.ETag == etag)) {
+		c.attempt.refuseHold()
+	}
+	c.answered(opPoll, observed)
+}
+
+func (c *run) cancel(ctx context.Context) {
+	began := time.Now()
+	observed, err := c.executor.Cancel(ctx, executor.CancelRequest{Identity: c.identity, SessionID: c.session})
+	c.reconciler.Metrics.call(opCancel, err, time.Since(began))
+	if err != nil {
+		c.failed(ctx, opCancel, err)
+		return
+	}
+	c.answered(opCancel, observed)
+}
+
+// answered records an observation, with nothing in it that must not show.
+func (c *run) answered(op operation, observed executor.Observation) {
+	observed.Meta = c.presentable(observed.Meta)
+	observed.Result = c.presentable(observed.Result)
+	c.attempt.succeed(op, observed, c.reconciler.Clock.Now())
+	priority := priorityBegun
+	if observed.State.Terminal() {
+		priority = priorityEnding
+	}
+	c.done(priority)
+}
+
+func (c *run) presentable(raw json.RawMessage) json.RawMessage {
+	if emptyObject(raw) {
+		return nil
+	}
+	clean, err := executor.RedactJSON(raw, c.secrets...)
+	if err != nil {
+		return nil
+	}
+	return clean
+}
+
+// failed records a call without an answer. One that this process itself ended
+// says nothing about the executor.
+func (c *run) failed(ctx context.Context, op operation, err error) {
+	now := c.reconciler.Clock.Now()
+	switch {
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+	case refusedCredential(err) && !c.credential.readAt.IsZero() && now.Sub(c.credential.readAt) > freshCredential:
+		// The key may have been rotated, or the token run out: read it anew, once.
+		c.attempt.setCredential(nil)
+		c.attempt.fail(op, asTransient(err), now)
+	default:
+		c.attempt.fail(op, err, now)
+	}
+	c.done(priorityBegun)
+}
+
+// freshCredential is the age up to which a refused credential is not read again.
+const freshCredential = 5 * time.Second
+
+func asTransient(err error) error {
+	var call *executor.Error
+	if !errors.As(err, &call) {
+		return err
+	}
+	again := *call
+	again.Transient = true
+	return &again
+}
+
+func (c *run) done(priority int) {
+	c.attempt.end()
+	c.reconciler.passes.ask(c.attempt.key, priority)
+}
+
+// stopStray cancels, once and without waiting, a session that only this process
+// knows of and whose task has ended or is gone without it.
+func (r *Reconciler) stopStray(at *attempt, task *v1alpha1.CompileTask) {
+	at.abandon()
+	session := at.strayOf(task)
+	if session == "" {
+		return
+	}
+	runtime, refused, err := r.runtimeOf(r.calls.context(), task)
+	if err != nil || refused != nil {
+		return
+	}
+	client, err := r.Executors.For(runtime)
+	if err != nil {
+		return
+	}
+	identity := executor.Identity{Account: task.Namespace, User: viking.UserID(task.Spec.Requester.Username)}
+	if c := at.currentCredential(); c != nil {
+		identity.APIKey = c.apiKey
+	}
+	r.calls.submit(runtime.Name, func(ctx context.Context) {
+		began := time.Now()
+		_, err := client.Cancel(ctx, executor.CancelRequest{Identity: identity, SessionID: session})
+		r.Metrics.call(opCancel, err, time.Since(began))
+	})
+}

@@ -1,0 +1,144 @@
+package compiletask
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentruntime/operator/api/v1alpha1"
+)
+
+// finish writes the task's end, then frees what it held.
+func (r *Reconciler) finish(ctx context.Context, s *scope, end *ending) (bool, ctrl.Result, error) {
+	outlived := s.task.Status.SessionID != ""
+	result, payload, err := r.storeResult(ctx, s, end)
+	if err != nil {
+		return true, ctrl.Result{}, err
+	}
+	err = r.writeStatus(ctx, s, func(status *v1alpha1.CompileTaskStatus) {
+		r.setEnd(s, status, end)
+		status.Result, status.ResultPayloadName = result, payload
+	})
+	if err != nil {
+		return true, ctrl.Result{}, err
+	}
+	r.endEvent(s, end, outlived)
+	r.Metrics.ended(s.task, end, s.now)
+	after, err := r.afterEnd(ctx, s.task)
+	return true, after, err
+}
+
+func (r *Reconciler) setEnd(s *scope, status *v1alpha1.CompileTaskStatus, end *ending) {
+	if session := s.attempt.knownSession(); session != "" && status.SessionID == "" {
+		r.setAccepted(s, status, session, input{task: s.task, view: view{started: s.attempt.startedAt()}})
+	}
+	if len(s.request.From) > 0 {
+		r.setBound(s, status)
+	}
+	status.CredentialFingerprint = ""
+	status.Stage = end.stage
+	status.Error = end.err
+	status.CompletionTime = following(status.UpdateTime, s.now)
+	if merged := mergeMembers(rawOf(status.Meta), end.meta); !emptyObject(merged) && len(merged) <= v1alpha1.MaxMetaBytes {
+		status.Meta = &runtime.RawExtension{Raw: merged}
+	}
+	if end.condition == v1alpha1.ConditionComplete {
+		status.ResultSummary = summarize(end.result)
+	}
+	setCondition(status, s, end.condition, metav1.ConditionTrue, end.reason, end.message)
+}
+
+func rawOf(extension *runtime.RawExtension) json.RawMessage {
+	if extension == nil {
+		return nil
+	}
+	return extension.Raw
+}
+
+// afterEnd frees what an ended task held: its place in the queue, its finalizer,
+// and, when its time has come, the object itself.
+func (r *Reconciler) afterEnd(ctx context.Context, task *v1alpha1.CompileTask) (ctrl.Result, error) {
+	r.queue.forget(task.UID)
+	if at := r.attempts.take(task.UID); at != nil {
+		r.stopStray(at, task)
+	}
+	if hasFinalizer(task) {
+		kept := slices.DeleteFunc(slices.Clone(task.Finalizers), func(f string) bool { return f == v1alpha1.FinalizerCancelOnDelete })
+		if err := r.patchFinalizers(ctx, task, kept); err != nil {
+			return ordinary(ctrl.Result{}, fmt.Errorf("remove the finalizer: %w", err))
+		}
+	}
+	return r.expire(ctx, task)
+}
+
+// expire deletes the task when its TTL has passed.
+func (r *Reconciler) expire(ctx context.Context, task *v1alpha1.CompileTask) (ctrl.Result, error) {
+	ttl, bounded := task.TTLSeconds()
+	if !bounded || !task.DeletionTimestamp.IsZero() || task.Status.CompletionTime == nil {
+		return ctrl.Result{}, nil
+	}
+	left := task.Status.CompletionTime.Add(time.Duration(ttl) * time.Second).Sub(r.Clock.Now())
+	if left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
+	err := r.Client.Delete(ctx, &v1alpha1.CompileTask{ObjectMeta: metav1.ObjectMeta{Namespace: task.Namespace, Name: task.Name}},
+		client.Preconditions{UID: &task.UID, ResourceVersion: &task.ResourceVersion},
+		client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if err != nil {
+		return ordinary(ctrl.Result{}, fmt.Errorf("delete the expired task: %w", err))
+	}
+	return ctrl.Result{}, nil
+}
+
+// summarize counts what a result of section F.4 says, in whatever shape it comes:
+// what is not there counts as nothing.
+func summarize(result json.RawMessage) *v1alpha1.ResultSummary {
+	var fields struct {
+		Created   []json.RawMessage `json:"created"`
+		Updated   []json.RawMessage `json:"updated"`
+		Unchanged []json.RawMessage `json:"unchanged"`
+		Warnings  []json.RawMessage `json:"warnings"`
+		PageCount json.Number       `json:"page_count"`
+		LinkCount json.Number       `json:"link_count"`
+	}
+	summary := &v1alpha1.ResultSummary{ResultBytes: int64(len(result))}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(result, &members) != nil {
+		return summary
+	}
+	// Each on its own, so that one of a strange type does not hide the others.
+	decode := func(name string, into any) { _ = json.Unmarshal(members[name], into) }
+	decode("created", &fields.Created)
+	decode("updated", &fields.Updated)
+	decode("unchanged", &fields.Unchanged)
+	decode("warnings", &fields.Warnings)
+	decode("page_count", &fields.PageCount)
+	decode("link_count", &fields.LinkCount)
+	summary.Created = int32(len(fields.Created))
+	summary.Updated = int32(len(fields.Updated))
+	summary.Unchanged = int32(len(fields.Unchanged))
+	summary.PageCount, summary.LinkCount = count(fields.PageCount), count(fields.LinkCount)
+	summary.WarningCount = int32(len(fields.Warnings))
+	for _, raw := range fields.Warnings[:min(len(fields.Warnings), maxWarnings)] {
+		var text string
+		if json.Unmarshal(raw, &text) == nil {
+			summary.Warnings = append(summary.Warnings, clip(text, maxMessageBytes))
+		}
+	}
+	return summary
+}
+
+func count(number json.Number) int32 {
+	value, err := number.Int64()
+	if err != nil || value < 0 || value > 1<<30 {
+		return 0
+	}
+	return int32(value)
+}

@@ -21,7 +21,7 @@ DIST := $(CURDIR)/dist
 # Where etcd, kube-apiserver and kubectl are. KUBEBUILDER_ASSETS wins when set;
 # it is not exported from here, for hack/controlplane/build.sh builds nothing
 # when it is set.
-ASSETS := $(or $(KUBEBUILDER_ASSETS),$(BIN)/k8s)
+ASSETS := $(abspath $(or $(KUBEBUILDER_ASSETS),$(BIN)/k8s))
 KUBECTL ?= $(ASSETS)/kubectl
 
 TOOL := go tool -modfile=hack/tools/go.mod

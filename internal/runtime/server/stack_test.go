@@ -204,32 +204,34 @@ func (s *stack) start() {
 	s.store = &flakyStore{Store: store}
 	cfg := s.cfg
 	cfg.Store = s.store
-	if s.server, err = New(cfg); err != nil {
+	server, err := New(cfg)
+	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.web = httptest.NewServer(s.server)
+	s.server = server
+	s.web = httptest.NewServer(server)
+	web := s.web
 	s.stop = sync.OnceFunc(func() {
-		s.server.Drain()
-		s.web.Close()
+		server.Drain()
+		web.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		if err := s.server.Shutdown(ctx); err != nil {
+		if err := server.Shutdown(ctx); err != nil && !errors.Is(err, session.ErrClosed) {
 			s.t.Errorf("shutdown: %v", err)
 		}
 		_ = store.Close()
 	})
 }
 
-// crash ends the server without letting it write anything more, and starts
-// another on the same store.
-func (s *stack) crash() {
+// crash takes the store away from the server, so that it writes nothing more,
+// ends what is left of it, and starts another on the same store. release lets
+// runs go that would not stop by themselves.
+func (s *stack) crash(release func()) {
 	s.t.Helper()
 	_ = s.store.Store.Close()
-	old := s.stop
+	release()
+	s.stop()
 	s.start()
-	again := s.stop
-	s.stop = func() { again() }
-	old()
 }
 
 // answer is what came back over HTTP.
@@ -356,4 +358,14 @@ func receive[T any](t *testing.T, c <-chan T) T {
 		t.Fatal("nothing happened")
 		panic("unreachable")
 	}
+}
+
+// newWeb serves with an http.Server of the test's own.
+func newWeb(t *testing.T, server *http.Server) *httptest.Server {
+	t.Helper()
+	web := httptest.NewUnstartedServer(nil)
+	web.Config = server
+	web.Start()
+	t.Cleanup(web.Close)
+	return web
 }

@@ -3,16 +3,20 @@
 package envtest
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/agentruntime/operator/api/v1alpha1"
@@ -52,6 +56,10 @@ type Options struct {
 	// Webhooks are installed with the client configuration of a local server.
 	MutatingWebhooks   []*admissionregistrationv1.MutatingWebhookConfiguration
 	ValidatingWebhooks []*admissionregistrationv1.ValidatingWebhookConfiguration
+	// Manifests are installed beside the CRDs: YAML files and kustomizations, by
+	// their path below Root, such as "config/policies". Webhook configurations
+	// among them are treated like those above.
+	Manifests []string
 	// APIServerArgs are further flags of the API server, such as
 	// "enable-admission-plugins".
 	APIServerArgs map[string]string
@@ -64,13 +72,10 @@ type Environment struct {
 	Config *rest.Config
 }
 
-// Start runs etcd and an API server from KUBEBUILDER_ASSETS, or bin/k8s where
-// hack/controlplane puts them, and installs the CRDs. Stop ends both.
+// Start runs etcd and an API server from Assets, and installs the CRDs and the
+// manifests asked for. Stop ends both.
 func Start(options Options) (*Environment, error) {
-	assets := os.Getenv("KUBEBUILDER_ASSETS")
-	if assets == "" {
-		assets = filepath.Join(Root(), "bin", "k8s")
-	}
+	assets := Assets()
 	env := &envtest.Environment{
 		BinaryAssetsDirectory: assets,
 		CRDDirectoryPaths:     []string{filepath.Join(Root(), "config", "crd", "bases")},
@@ -80,6 +85,14 @@ func Start(options Options) (*Environment, error) {
 			MutatingWebhooks:   options.MutatingWebhooks,
 			ValidatingWebhooks: options.ValidatingWebhooks,
 		},
+	}
+	objects, err := loadAll(context.Background(), options.Manifests)
+	if err != nil {
+		return nil, err
+	}
+	objects, err = splitWebhooks(objects, &env.WebhookInstallOptions)
+	if err != nil {
+		return nil, err
 	}
 	args := env.ControlPlane.GetAPIServer().Configure()
 	for name, value := range options.APIServerArgs {
@@ -91,5 +104,32 @@ func Start(options Options) (*Environment, error) {
 	}
 	// Tests are not throttled by the client; the API server has its own limits.
 	config.QPS = -1
-	return &Environment{Environment: env, Config: config}, nil
+	started := &Environment{Environment: env, Config: config}
+	if err := started.install(context.Background(), objects); err != nil {
+		return nil, errors.Join(err, env.Stop())
+	}
+	return started, nil
+}
+
+func loadAll(ctx context.Context, paths []string) ([]*unstructured.Unstructured, error) {
+	var all []*unstructured.Unstructured
+	for _, path := range paths {
+		objects, err := Load(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, objects...)
+	}
+	return all, nil
+}
+
+func (e *Environment) install(ctx context.Context, objects []*unstructured.Unstructured) error {
+	if len(objects) == 0 {
+		return nil
+	}
+	admin, err := client.New(e.Config, client.Options{Scheme: e.Scheme})
+	if err != nil {
+		return fmt.Errorf("make the client that installs manifests: %w", err)
+	}
+	return create(ctx, admin, objects)
 }

@@ -35,6 +35,16 @@ type KeyReport struct {
 	Executions int               `json:"executions"`
 	To         string            `json:"to,omitempty"`
 	Status     runtimeapi.Status `json:"status,omitempty"`
+	// Runs lists the sessions with the times between which they were executed, in
+	// the order they began.
+	Runs []Run `json:"runs,omitempty"`
+}
+
+// Run is one execution. Ended is zero while it goes on.
+type Run struct {
+	Session string    `json:"session"`
+	Began   time.Time `json:"began"`
+	Ended   time.Time `json:"ended,omitzero"`
 }
 
 // TaskReport is what happened for one target.
@@ -62,6 +72,9 @@ func (s *Server) Report() Report {
 			e.last.advance(now)
 			k.To, k.Status = e.last.to, e.last.status.Status
 		}
+		for _, run := range e.runs {
+			k.Runs = append(k.Runs, *run)
+		}
 		r.Keys[key] = k
 	}
 	for to, e := range l.tasks {
@@ -86,6 +99,7 @@ type ledger struct {
 type keyEntry struct {
 	creates, executions int
 	sessions            []string
+	runs                []*Run
 	last                *task
 }
 
@@ -120,6 +134,7 @@ func (l *ledger) executed(t *task) {
 	}
 	e.executions++
 	e.sessions = append(e.sessions, t.session)
+	e.runs = append(e.runs, t.run)
 	e.last = t
 	target := l.tasks[t.to]
 	if target == nil {

@@ -118,8 +118,30 @@ func TestOneKeyIsOneExecutionAlsoConcurrently(t *testing.T) {
 			Creates: 16, Sessions: sessions[:1], Executions: 1, To: target, Status: runtimeapi.StatusCompleted}},
 		Tasks: map[string]fakeruntime.TaskReport{target: {Keys: []string{"k1"}, Executions: 1}},
 	}
-	if diff := cmp.Diff(want, server.Report()); diff != "" {
+	got := server.Report()
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(fakeruntime.KeyReport{}, "Runs")); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
+	}
+	if runs := got.Keys["k1"].Runs; len(runs) != 1 || runs[0].Session != sessions[0] || !runs[0].Ended.Equal(runs[0].Began) {
+		t.Errorf("runs %+v, want one of session %s that ended as it began", runs, sessions[0])
+	}
+}
+
+func TestRunsTellWhenTasksWereExecuted(t *testing.T) {
+	t.Parallel()
+	server := start(t, fakeruntime.Options{Default: fakeruntime.Behaviour{
+		Steps: fakeruntime.Script(fakeruntime.Running("compile: agent"), fakeruntime.Completed("")),
+	}})
+	session := submit(t, newClient(t, server), "k1")
+	runs := server.Report().Keys["k1"].Runs
+	if len(runs) != 1 || runs[0].Session != session || runs[0].Began.IsZero() || !runs[0].Ended.IsZero() {
+		t.Fatalf("runs %+v, want one of session %s that goes on", runs, session)
+	}
+	if err := server.Advance("k1"); err != nil {
+		t.Fatal(err)
+	}
+	if runs := server.Report().Keys["k1"].Runs; len(runs) != 1 || !runs[0].Ended.After(runs[0].Began) {
+		t.Errorf("runs %+v, want one that ended after it began", runs)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 type task struct {
 	user, key, to string
 	session       string
+	run           *Run
 	behaviour     Behaviour
 	faults        faults
 
@@ -29,6 +30,7 @@ type task struct {
 // begin starts the script.
 func (t *task) begin(session string, now time.Time) {
 	t.session = session
+	t.run = &Run{Session: session, Began: now}
 	steps := t.behaviour.Steps
 	if len(steps) == 0 {
 		t.set(Completed(""), now)
@@ -41,6 +43,9 @@ func (t *task) begin(session string, now time.Time) {
 func (t *task) set(status runtimeapi.TaskStatus, at time.Time) {
 	t.status, t.since = status, at
 	t.version++
+	if t.run != nil && t.run.Ended.IsZero() && status.Status.Terminal() {
+		t.run.Ended = at
+	}
 	if t.changed != nil {
 		close(t.changed)
 		t.changed = nil

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap/zapcore"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/agentruntime/operator/api/v1alpha1"
+	"github.com/agentruntime/operator/controllers/agentruntime"
+	"github.com/agentruntime/operator/controllers/compiletask"
+	"github.com/agentruntime/operator/internal/access"
+	"github.com/agentruntime/operator/internal/executor/registry"
+	"github.com/agentruntime/operator/internal/sealed/ringsecret"
+	"github.com/agentruntime/operator/internal/servingcert"
+	webhookv1alpha1 "github.com/agentruntime/operator/webhook/v1alpha1"
+)
+
+// Names in config/.
+const (
+	leaseName            = "agentruntime-manager"
+	webhookService       = "agentruntime-webhook"
+	webhookSecret        = "agentruntime-webhook-certificate"
+	webhookConfiguration = "agentruntime"
+)
+
+const (
+	// reconcileTimeout caps a pass, which calls the API server only.
+	reconcileTimeout = time.Minute
+	// drainTimeout is how long running passes have when the manager stops.
+	drainTimeout = 20 * time.Second
+)
+
+// run runs the manager until ctx ends.
+func run(ctx context.Context, o options) error {
+	setupLogging(o)
+	config, err := restConfig(o)
+	if err != nil {
+		return err
+	}
+	rotator, err := newRotator(config, o)
+	if err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(config, managerOptions(o, rotator))
+	if err != nil {
+		return fmt.Errorf("make the manager: %w", err)
+	}
+	tasks, err := setupControllers(ctx, mgr, o)
+	if err != nil {
+		return err
+	}
+	if err := setupAdmission(mgr, rotator); err != nil {
+		return err
+	}
+	ctrl.Log.Info("Starting the manager", "version", version, "namespace", o.namespace)
+	err = mgr.Start(ctx)
+	tasks.Wait()
+	return err
+}
+
+func setupLogging(o options) {
+	level, err := zapcore.ParseLevel(o.logLevel)
+	if err != nil {
+		level = zapcore.InfoLevel
+	}
+	ctrl.SetLogger(zap.New(zap.Level(level), zap.UseDevMode(o.logFormat == "console")))
+}
+
+func restConfig(o options) (*rest.Config, error) {
+	var config *rest.Config
+	var err error
+	if o.kubeconfig != "" {
+		config, err = clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	} else {
+		config, err = ctrl.GetConfig()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find the cluster: %w", err)
+	}
+	// The API server has fair queues of its own; a limit here only adds latency.
+	config.QPS = -1
+	return config, nil
+}
+
+func newScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	return scheme
+}
+
+func managerOptions(o options, rotator *servingcert.Rotator) ctrl.Options {
+	admission := webhook.Options{Host: o.webhookHost, Port: o.webhookPort, CertDir: o.webhookCertDir}
+	if rotator != nil {
+		admission.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.GetCertificate = rotator.GetCertificate }}
+	}
+	drain, timeout := drainTimeout, reconcileTimeout
+	out := ctrl.Options{
+		Scheme:                        newScheme(),
+		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddress},
+		HealthProbeBindAddress:        o.healthAddress,
+		LeaderElection:                o.leaderElect,
+		LeaderElectionID:              leaseName,
+		LeaderElectionNamespace:       o.namespace,
+		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       &drain,
+		WebhookServer:                 webhook.NewServer(admission),
+		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
+			&v1alpha1.CompileTask{}: compiletask.CacheOptions(),
+		}},
+	}
+	out.Controller.ReconciliationTimeout = timeout
+	if !o.metricsInsecure {
+		out.Metrics.SecureServing = true
+		out.Metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	return out
+}
+
+// setupControllers adds the controllers, and returns the one whose calls outlive
+// its passes.
+func setupControllers(ctx context.Context, mgr ctrl.Manager, o options) (*compiletask.Reconciler, error) {
+	keyRing, err := ringsecret.Ensure(ctx, mgr.GetAPIReader(), mgr.GetClient(), o.namespace)
+	if err != nil {
+		return nil, err
+	}
+	clientset, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	taskMetrics, err := compiletask.NewMetrics(metrics.Registry, mgr.GetClient())
+	if err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	executors := registry.New(mgr.GetAPIReader(), o.namespace)
+	tasks := &compiletask.Reconciler{
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Executors: executors,
+		Authorizer: access.NewSubjectAccessReviews(clientset.AuthorizationV1()),
+		KeyRing:    keyRing, Recorder: mgr.GetEventRecorder("agentruntime-compiletask"),
+		Metrics: taskMetrics, Clock: clock.RealClock{}, FirstPollWait: o.firstPollWait,
+	}
+	if err := tasks.SetupWithManager(mgr); err != nil {
+		return nil, err
+	}
+	runtimes := &agentruntime.Reconciler{
+		Client: mgr.GetClient(), Executors: executors, Tasks: tasks,
+		Recorder: mgr.GetEventRecorder("agentruntime-agentruntime"), Now: time.Now,
+	}
+	return tasks, runtimes.SetupWithManager(mgr)
+}
+
+// setupAdmission serves the webhooks, and makes the manager ready only when it can
+// answer the API server.
+func setupAdmission(mgr ctrl.Manager, rotator *servingcert.Rotator) error {
+	if err := webhookv1alpha1.SetupWithManager(mgr, webhookv1alpha1.Options{}); err != nil {
+		return err
+	}
+	checks := map[string]healthz.Checker{"admission": mgr.GetWebhookServer().StartedChecker()}
+	if rotator != nil {
+		if err := mgr.Add(rotator); err != nil {
+			return fmt.Errorf("add the certificate's rotation: %w", err)
+		}
+		checks["certificate"] = rotator.Ready
+	}
+	for name, check := range checks {
+		if err := mgr.AddReadyzCheck(name, check); err != nil {
+			return fmt.Errorf("add the readiness check %s: %w", name, err)
+		}
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("add the health check: %w", err)
+	}
+	return nil
+}
+
+// newRotator keeps the certificate of config/webhook; nil when something else
+// does.
+func newRotator(config *rest.Config, o options) (*servingcert.Rotator, error) {
+	if !o.webhookCertRotation {
+		return nil, nil
+	}
+	direct, err := client.New(config, client.Options{Scheme: newScheme()})
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	host := fmt.Sprintf("%s.%s.svc", webhookService, o.namespace)
+	return &servingcert.Rotator{
+		Client:        direct,
+		Secret:        types.NamespacedName{Namespace: o.namespace, Name: webhookSecret},
+		DNSNames:      []string{host, host + ".cluster.local"},
+		Configuration: webhookConfiguration,
+		Clock:         clock.RealClock{},
+	}, nil
+}

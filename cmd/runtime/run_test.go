@@ -1,0 +1,426 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/agentruntime/operator/internal/runtimeapi"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// safeBuffer is a log that many goroutines write to.
+type safeBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// executor is a running command.
+type executor struct {
+	t       *testing.T
+	url     string
+	metrics string
+	log     *safeBuffer
+	client  *http.Client
+	stop    func() error
+}
+
+func testOptions(t *testing.T) *Options {
+	t.Helper()
+	opts := defaultOptions()
+	opts.ListenAddress = "127.0.0.1:0"
+	opts.MetricsAddress = "127.0.0.1:0"
+	opts.DataDir = t.TempDir()
+	return opts
+}
+
+func start(t *testing.T, opts *Options) *executor {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	e := &executor{t: t, log: &safeBuffer{}, client: &http.Client{Transport: &http.Transport{}}}
+	bound, ended := make(chan [2]net.Addr, 1), make(chan error, 1)
+	go func() {
+		ended <- run(ctx, opts, program{logTo: e.log, started: func(p, m net.Addr) { bound <- [2]net.Addr{p, m} }})
+	}()
+	e.stop = sync.OnceValue(func() error {
+		cancel()
+		e.client.CloseIdleConnections()
+		return <-ended
+	})
+	t.Cleanup(func() {
+		if err := e.stop(); err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+	select {
+	case addrs := <-bound:
+		e.url, e.metrics = "http://"+addrs[0].String(), "http://"+addrs[1].String()+"/metrics"
+	case err := <-ended:
+		ended <- err
+		t.Fatalf("run: %v", err)
+	}
+	return e
+}
+
+func (e *executor) call(method, url, body string, header ...string) (int, string) {
+	e.t.Helper()
+	req, err := http.NewRequestWithContext(e.t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := e.client.Do(req)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return resp.StatusCode, string(got)
+}
+
+func (e *executor) post(path, body string, header ...string) (int, string) {
+	e.t.Helper()
+	return e.call(http.MethodPost, e.url+path, body, header...)
+}
+
+// writeContent lays out an account's files.
+func writeContent(t *testing.T, dataDir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		path := filepath.Join(dataDir, "content", "default", name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestACompileFromCreateToRestart(t *testing.T) {
+	opts := testOptions(t)
+	writeContent(t, opts.DataDir, map[string]string{
+		"agent/skills/wiki/SKILL.md": "---\nname: wiki\ndescription: Builds an llm-wiki of the sources.\n---\n\n# Wiki\n\nWrite a wiki with an index.\n",
+		"resources/in/bees.md":       "# Bees\n\nBees pollinate flowers and live in hives. A hive has one queen.\n",
+		"resources/in/hives.md":      "# Hives\n\nA hive is built of wax. Bees keep honey in a hive.\n",
+	})
+	e := start(t, opts)
+	const body = `{"task_type":"compile","payload":{"from":["viking://resources/in"],"to":"viking://resources/wiki","skill":"viking://agent/skills/wiki"}}`
+	code, text := e.post(runtimeapi.PathTasks, body, "X-API-Key", "k-secret", "Idempotency-Key", "cmp_1")
+	var made runtimeapi.CreateResponse
+	if err := json.Unmarshal([]byte(text), &made); err != nil || code != http.StatusAccepted {
+		t.Fatalf("create = %d %s", code, text)
+	}
+	code, text = e.post(runtimeapi.PathStatus, `{"session_id":"`+made.SessionID+`"}`, "X-API-Key", "k-secret", "Prefer", "wait=30")
+	if code != http.StatusOK || !strings.Contains(text, `"status":"completed"`) {
+		t.Fatalf("status = %d %s", code, text)
+	}
+	if _, err := os.Stat(filepath.Join(opts.DataDir, "content", "default", "resources", "wiki", "index.md")); err != nil {
+		t.Errorf("no index: %v", err)
+	}
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if code, text := e.call(http.MethodGet, e.url+path, ""); code != http.StatusOK {
+			t.Errorf("%s = %d %s", path, code, text)
+		}
+	}
+	if code, text := e.call(http.MethodGet, e.metrics, ""); code != http.StatusOK ||
+		!strings.Contains(text, `agentruntime_runtime_sessions_finished_total{status="completed"} 1`) {
+		t.Errorf("metrics = %d %s", code, text)
+	}
+	if err := e.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(e.log.String(), "k-secret") {
+		t.Error("the log holds a key")
+	}
+
+	again := start(t, opts)
+	code, text = again.post(runtimeapi.PathTasks, body, "X-API-Key", "k-secret", "Idempotency-Key", "cmp_1")
+	if code != http.StatusAccepted || !strings.Contains(text, made.SessionID) {
+		t.Errorf("replay after a restart = %d %s", code, text)
+	}
+	code, text = again.post(runtimeapi.PathStatus, `{"session_id":"`+made.SessionID+`"}`, "X-API-Key", "k-secret")
+	if code != http.StatusOK || !strings.Contains(text, `"status":"completed"`) {
+		t.Errorf("status after a restart = %d %s", code, text)
+	}
+}
+
+func TestTheDataDirectoryHasOneOwner(t *testing.T) {
+	opts := testOptions(t)
+	start(t, opts)
+	if testing.Short() {
+		t.Skip("waits five seconds for a lock")
+	}
+	second := *opts
+	if err := run(t.Context(), &second, program{logTo: io.Discard}); err == nil || !strings.Contains(err.Error(), "session store") {
+		t.Errorf("a second executor on the directory: %v", err)
+	}
+}
+
+func TestABoundAddressIsAnError(t *testing.T) {
+	first := start(t, testOptions(t))
+	opts := testOptions(t)
+	opts.ListenAddress = strings.TrimPrefix(first.url, "http://")
+	if err := run(t.Context(), opts, program{logTo: io.Discard}); err == nil || !strings.Contains(err.Error(), "listen") {
+		t.Errorf("run = %v", err)
+	}
+}
+
+func TestTokensAreReviewed(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var review authenticationv1.TokenReview
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+			t.Error(err)
+		}
+		review.TypeMeta = metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"}
+		review.Status.Authenticated = review.Spec.Token == "good"
+		review.Status.Audiences = review.Spec.Audiences
+		review.Status.User.Username = "system:serviceaccount:docs:builder"
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		_ = json.NewEncoder(w).Encode(review)
+	}))
+	t.Cleanup(api.Close)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	config := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c",
+		"clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],
+		"users":[{"name":"u","user":{}}]}`, api.URL)
+	if err := os.WriteFile(kubeconfig, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	opts := testOptions(t)
+	opts.AuthenticateTokens, opts.TokenAudience, opts.Kubeconfig = true, "runtime", kubeconfig
+	e := start(t, opts)
+	for token, want := range map[string]int{"good": http.StatusNotFound, "bad": http.StatusUnauthorized} {
+		if code, text := e.post(runtimeapi.PathStatus, `{"session_id":"x"}`, "Authorization", "Bearer "+token); code != want {
+			t.Errorf("%s token = %d %s, want %d", token, code, text, want)
+		}
+	}
+}
+
+func TestTokenReviewsNeedAConfiguration(t *testing.T) {
+	opts := testOptions(t)
+	opts.AuthenticateTokens, opts.Kubeconfig = true, filepath.Join(t.TempDir(), "missing")
+	if err := run(t.Context(), opts, program{logTo: io.Discard}); err == nil || !strings.Contains(err.Error(), "token reviews") {
+		t.Errorf("run = %v", err)
+	}
+}
+
+func TestTheTokenFileIsReadAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("one\n")
+	opts := testOptions(t)
+	opts.ListenAddress = "0.0.0.0:0"
+	opts.GatewayTokenFile = path
+	tokens, err := openTokenFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		text string
+		want string
+		ok   bool
+	}{
+		"rotated, both good":    {"two\n one \n\n", "two one", true},
+		"an empty file":         {"\n\n", "two one", false},
+		"more than it may hold": {strings.Repeat("x\n", maxTokens+1), "two one", false},
+		"too big":               {strings.Repeat("x", maxTokenFile+1), "two one", false},
+	} {
+		if name == "rotated, both good" {
+			continue
+		}
+		write("two\none")
+		if err := tokens.reload(); err != nil {
+			t.Fatal(err)
+		}
+		write(tc.text)
+		if err := tokens.reload(); (err == nil) != tc.ok || strings.Join(tokens.current(), " ") != tc.want {
+			t.Errorf("%s: %v, %v", name, tokens.current(), err)
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := tokens.reload(); err == nil || len(tokens.current()) != 2 {
+		t.Errorf("a file that is gone: %v, %v", tokens.current(), err)
+	}
+	if _, err := openTokenFile(path); err == nil {
+		t.Error("a missing file opens")
+	}
+
+	write("one\n")
+	e := start(t, opts)
+	call := func(token string) int {
+		code, _ := e.post(runtimeapi.PathStatus, `{"session_id":"x"}`, "X-API-Key", "k", "X-Gateway-Token", token)
+		return code
+	}
+	e.url = strings.Replace(e.url, "[::]", "127.0.0.1", 1)
+	if got := [2]int{call("one"), call("two")}; got != [2]int{404, 403} {
+		t.Errorf("answers %v", got)
+	}
+}
+
+// countingFile counts reads and fails as told.
+type countingFile struct {
+	reads int
+	err   error
+}
+
+func (c *countingFile) reload() error {
+	c.reads++
+	return c.err
+}
+
+func TestTheWatcherReadsOnTimeAndOnSignal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &safeBuffer{}
+		now := make(chan os.Signal)
+		good, bad := &countingFile{}, &countingFile{err: os.ErrNotExist}
+		w := &watcher{log: slog.New(slog.NewTextHandler(log, nil)), files: []interface{ reload() error }{good, bad}, now: now}
+		ctx, cancel := context.WithCancel(t.Context())
+		go w.run(ctx)
+		time.Sleep(2*watchEvery + time.Second)
+		synctest.Wait()
+		if good.reads != 2 || strings.Count(log.String(), "can't be used") != 1 {
+			t.Errorf("%d reads, log %s", good.reads, log)
+		}
+		now <- os.Interrupt
+		synctest.Wait()
+		if good.reads != 3 || bad.reads != 3 || strings.Count(log.String(), "can't be used") != 2 {
+			t.Errorf("%d and %d reads, log %s", good.reads, bad.reads, log)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// writePair writes a self-signed certificate and its key.
+func writePair(t *testing.T, certPath, keyPath, name string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotAfter: time.Now().Add(time.Hour), DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, block := range map[string]*pem.Block{
+		certPath: {Type: "CERTIFICATE", Bytes: der}, keyPath: {Type: "PRIVATE KEY", Bytes: keyDER},
+	} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestTheCertificateIsReadAgain(t *testing.T) {
+	dir := t.TempDir()
+	certPath, keyPath := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	writePair(t, certPath, keyPath, "first")
+	cert, err := openCertificate(certPath, keyPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := cert.pair.Load()
+	if err := cert.reload(); err != nil || cert.pair.Load() != first {
+		t.Errorf("an unchanged pair was replaced, %v", err)
+	}
+	other := filepath.Join(dir, "other.key")
+	writePair(t, certPath, other, "second")
+	if err := cert.reload(); err == nil || cert.pair.Load() != first {
+		t.Errorf("halves of two pairs were used, %v", err)
+	}
+	writePair(t, certPath, keyPath, "third")
+	if err := cert.reload(); err != nil || cert.pair.Load() == first {
+		t.Errorf("a new pair was not used, %v", err)
+	}
+	if _, err := openCertificate(certPath, filepath.Join(dir, "missing")); err == nil {
+		t.Error("a missing key opens")
+	}
+}
+
+func TestServingTLS(t *testing.T) {
+	opts := testOptions(t)
+	dir := t.TempDir()
+	opts.TLSCertFile, opts.TLSKeyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	writePair(t, opts.TLSCertFile, opts.TLSKeyFile, "localhost")
+	pemText, err := os.ReadFile(opts.TLSCertFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pemText)
+	e := start(t, opts)
+	e.client.Transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
+	e.url = strings.Replace(e.url, "http://", "https://", 1)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.url+"/readyz", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := e.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 {
+		t.Errorf("ready = %s over %s", resp.Status, resp.Proto)
+	}
+}

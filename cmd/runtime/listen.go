@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"k8s.io/client-go/kubernetes"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -98,11 +98,12 @@ func newReviewer(kubeconfig, audience string) (*server.TokenReviewer, error) {
 		return nil, fmt.Errorf("configure token reviews: %w", err)
 	}
 	cfg.QPS, cfg.Burst = reviewQPS, reviewBurst
-	client, err := kubernetes.NewForConfig(cfg)
+	cfg.ContentType = "application/json"
+	client, err := authenticationclient.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("configure token reviews: %w", err)
 	}
-	return server.NewTokenReviewer(client.AuthenticationV1().TokenReviews(), audience), nil
+	return server.NewTokenReviewer(client.TokenReviews(), audience), nil
 }
 
 func reviewConfig(kubeconfig string) (*rest.Config, error) {

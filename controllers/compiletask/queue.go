@@ -2,6 +2,7 @@ package compiletask
 
 import (
 	"container/heap"
+	"slices"
 	"sync"
 	"time"
 
@@ -123,7 +124,7 @@ func (q *queue) put(t ticket) {
 			q.activate(e)
 			return
 		}
-		heap.Push(&target.waiting, e)
+		q.pushWaiting(e)
 		q.offerHead(e)
 		return
 	}
@@ -144,7 +145,7 @@ func (q *queue) admit(uid types.UID) verdict {
 	}
 	if e.state == held {
 		e.state = waiting
-		heap.Push(&q.targetOf(e).waiting, e)
+		q.pushWaiting(e)
 	}
 	if e.state == active {
 		return admitted
@@ -216,20 +217,6 @@ func (q *queue) counts(runtime string) (running, queued int) {
 	return r.active, queued - r.active
 }
 
-// waitingOn lists the tasks of a runtime that do not run, for waking them when it
-// changes.
-func (q *queue) waitingOn(runtime string) []types.NamespacedName {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	var keys []types.NamespacedName
-	for _, e := range q.entries {
-		if e.runtime == runtime && e.state != active {
-			keys = append(keys, e.key)
-		}
-	}
-	return keys
-}
-
 func (q *queue) targetOf(e *entry) *targetState {
 	key := targetKey{e.key.Namespace, e.target}
 	t, ok := q.targets[key]
@@ -279,9 +266,26 @@ func (q *queue) offerHead(e *entry) {
 	if head == nil || head.listed {
 		return
 	}
+	ns := q.namespaceOf(head)
+	if len(ns.heads) > crowded(ns.members) {
+		ns.heads.keepWaiting(func(left *entry) { left.listed = false })
+	}
 	head.listed = true
-	heap.Push(&q.namespaceOf(head).heads, head)
+	heap.Push(&ns.heads, head)
 }
+
+// pushWaiting lists a task among those that wait for its target.
+func (q *queue) pushWaiting(e *entry) {
+	t := q.targetOf(e)
+	if len(t.waiting) > crowded(t.members) {
+		t.waiting.keepWaiting(func(*entry) {})
+	}
+	heap.Push(&t.waiting, e)
+}
+
+// crowded is the length above which a heap of so many members is mostly entries
+// that left without reaching the top, which they do not while nothing can start.
+func crowded(members int) int { return 2*members + 16 }
 
 // fill starts tasks on a runtime while it has room, each time from the namespace
 // that runs the fewest there. asking is not woken: it hears the answer directly.
@@ -393,6 +397,21 @@ type entryHeap []*entry
 func (h entryHeap) Len() int           { return len(h) }
 func (h entryHeap) Less(i, j int) bool { return older(h[i], h[j]) }
 func (h entryHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+
+// keepWaiting drops what does not wait any more, and repetitions; dropped hears of
+// the former.
+func (h *entryHeap) keepWaiting(dropped func(*entry)) {
+	seen := make(map[*entry]struct{}, len(*h))
+	*h = slices.DeleteFunc(*h, func(e *entry) bool {
+		_, again := seen[e]
+		seen[e] = struct{}{}
+		if e.state != waiting {
+			dropped(e)
+		}
+		return again || e.state != waiting
+	})
+	heap.Init(h)
+}
 
 // Push implements heap.Interface.
 func (h *entryHeap) Push(x any) { *h = append(*h, x.(*entry)) }

@@ -181,7 +181,7 @@ func (r *parts) serve(ctx context.Context, srv *server.Server, l listeners) erro
 	r.log.Info("Serving", "address", l.protocol.Addr().String(), "tls", r.cert != nil, "sessions", r.opts.sessionDir())
 
 	<-ctx.Done()
-	err := r.stop(srv, protocol, metrics)
+	err := r.stop(srv, protocol, metrics) //nolint:contextcheck // ctx has ended; a stop has its own time
 	tasks.Wait()
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		err = errors.Join(cause, err)

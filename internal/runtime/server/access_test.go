@@ -70,7 +70,7 @@ func TestGateway(t *testing.T) {
 			}
 			// Probes are open to anyone.
 			resp, err := s.web.Client().Get(s.web.URL + PathHealth)
-			if err != nil || resp.StatusCode != 200 {
+			if err != nil || resp.StatusCode != http.StatusOK {
 				t.Fatalf("health: %v, %v", resp, err)
 			}
 			_ = resp.Body.Close()
@@ -341,7 +341,7 @@ func TestMetrics(t *testing.T) {
 	s.post(runtimeapi.PathTasks, taskBody(wiki), user(alice))
 	s.post(runtimeapi.PathTasks, `{}`, user(alice))
 	s.post(runtimeapi.PathTasks, taskBody(wiki), nil)
-	poll := s.asyncStatus(id, alice, runtimeapi.HeaderPrefer, "wait=60")
+	poll := s.asyncStatus(id, runtimeapi.HeaderPrefer, "wait=60")
 	s.awaitHeld(1)
 	want := `
 # HELP agentruntime_runtime_creates_total Create requests by outcome.

@@ -103,7 +103,7 @@ func (m *manager) admit(ctx context.Context, req createRequest, key *session.Key
 		return created{id: existing, replayed: existing != ""}, err
 	}
 	admitted = true
-	m.enqueue(e)
+	m.enqueue(e) //nolint:contextcheck // a run outlives the request that begins it
 	return created{id: e.id, to: task.To}, nil
 }
 

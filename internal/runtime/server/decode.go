@@ -25,7 +25,7 @@ const (
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if ct := r.Header.Get("Content-Type"); ct != "" {
 		if kind, _, err := mime.ParseMediaType(ct); err != nil || kind != "application/json" {
-			return nil, refuseWith(http.StatusUnsupportedMediaType, runtimeapi.CodeInvalidArgument,
+			return nil, refuseWith(http.StatusUnsupportedMediaType,
 				"The request body must be application/json.")
 		}
 	}
@@ -33,7 +33,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	var tooBig *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooBig):
-		return nil, refuseWith(http.StatusRequestEntityTooLarge, runtimeapi.CodeInvalidArgument,
+		return nil, refuseWith(http.StatusRequestEntityTooLarge,
 			fmt.Sprintf("The request body must not exceed %d bytes.", runtimeapi.MaxRequestBytes))
 	case err != nil:
 		return nil, refuse(runtimeapi.CodeInvalidArgument, "The request body could not be read.")
@@ -53,7 +53,7 @@ func (f faults) err() error {
 	if len(f) == 0 {
 		return nil
 	}
-	return refuseWith(http.StatusUnprocessableEntity, runtimeapi.CodeInvalidArgument,
+	return refuseWith(http.StatusUnprocessableEntity,
 		"Invalid request body: "+strings.Join(f, "; "))
 }
 

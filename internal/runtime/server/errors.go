@@ -32,8 +32,9 @@ func refuse(code, message string) *httpError {
 	return &httpError{body: runtimeapi.Error{Code: code, Message: message}}
 }
 
-func refuseWith(status int, code, message string) *httpError {
-	e := refuse(code, message)
+// refuseWith refuses a request that is wrong in a way HTTP has a status for.
+func refuseWith(status int, message string) *httpError {
+	e := refuse(runtimeapi.CodeInvalidArgument, message)
 	e.status = status
 	return e
 }
@@ -118,5 +119,5 @@ func writeBody(w http.ResponseWriter, status int, body []byte) {
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	// A client that went away needs no answer.
-	_, _ = w.Write(body)
+	_, _ = w.Write(body) //nolint:gosec // JSON, typed as such and never sniffed
 }

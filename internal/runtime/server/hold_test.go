@@ -45,10 +45,10 @@ func (s *stepper) step(name string) {
 	<-s.done
 }
 
-// asyncStatus polls in the background.
-func (s *stack) asyncStatus(id, key string, more ...string) <-chan answer {
+// asyncStatus polls in the background, as alice.
+func (s *stack) asyncStatus(id string, more ...string) <-chan answer {
 	c := make(chan answer, 1)
-	go func() { c <- s.post(runtimeapi.PathStatus, sessionBody(id), user(key, more...)) }()
+	go func() { c <- s.post(runtimeapi.PathStatus, sessionBody(id), user(alice, more...)) }()
 	return c
 }
 
@@ -70,7 +70,7 @@ func TestAPollWithoutATagIsHeldToTheEnd(t *testing.T) {
 	s.engine.run = st.run
 	id := s.create(wiki, user(alice))
 	st.step("agent")
-	poll := s.asyncStatus(id, alice, runtimeapi.HeaderPrefer, "wait=30")
+	poll := s.asyncStatus(id, runtimeapi.HeaderPrefer, "wait=30")
 	s.awaitHeld(1)
 	st.step("writing")
 	st.step("refreshing")
@@ -98,7 +98,7 @@ func TestAPollWithATagIsHeldToTheNextChange(t *testing.T) {
 	id := s.create(wiki, user(alice))
 	tag := s.status(id, alice).header.Get("ETag")
 	for _, stage := range []string{"collecting_context", "agent"} {
-		poll := s.asyncStatus(id, alice, runtimeapi.HeaderPrefer, "wait=30", "If-None-Match", tag)
+		poll := s.asyncStatus(id, runtimeapi.HeaderPrefer, "wait=30", "If-None-Match", tag)
 		s.awaitHeld(1)
 		st.step(stage)
 		a := receive(t, poll)
@@ -114,7 +114,7 @@ func TestAPollWithATagIsHeldToTheNextChange(t *testing.T) {
 		}
 	})
 	t.Run("a cancel is a change", func(t *testing.T) {
-		poll := s.asyncStatus(id, alice, runtimeapi.HeaderPrefer, "wait=30", "If-None-Match", `"x", W/`+tag)
+		poll := s.asyncStatus(id, runtimeapi.HeaderPrefer, "wait=30", "If-None-Match", `"x", W/`+tag)
 		s.awaitHeld(1)
 		s.cancel(id, alice)
 		if a := receive(t, poll); !strings.HasPrefix(string(a.state().Status), "cancel") {
@@ -228,7 +228,7 @@ func TestShutdownAnswersHeldPolls(t *testing.T) {
 	st := newStepper()
 	s.engine.run = st.run
 	id := s.create(wiki, user(alice))
-	poll := s.asyncStatus(id, alice, runtimeapi.HeaderPrefer, "wait=60")
+	poll := s.asyncStatus(id, runtimeapi.HeaderPrefer, "wait=60")
 	s.awaitHeld(1)
 	s.server.Drain()
 	a := receive(t, poll)

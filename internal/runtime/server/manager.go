@@ -58,7 +58,7 @@ type manager struct {
 	models  []string
 
 	// base is the context of every run; stop ends them all.
-	base context.Context
+	base context.Context //nolint:containedctx // runs outlive the requests that begin them
 	stop context.CancelCauseFunc
 	runs sync.WaitGroup
 

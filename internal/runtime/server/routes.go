@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"net/http"
 	"regexp"
 	"runtime/debug"
@@ -57,7 +58,7 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 			if p == nil {
 				return
 			}
-			if p == http.ErrAbortHandler {
+			if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				panic(p)
 			}
 			// What was thrown may quote the request; the stack does not.
@@ -70,7 +71,7 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 
 func handleMethod(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Allow", http.MethodPost)
-	writeError(w, refuseWith(http.StatusMethodNotAllowed, runtimeapi.CodeInvalidArgument, "Only POST is allowed here."))
+	writeError(w, refuseWith(http.StatusMethodNotAllowed, "Only POST is allowed here."))
 }
 
 func handleUnknown(w http.ResponseWriter, _ *http.Request) {

@@ -44,7 +44,7 @@ func (m *manager) run(ctx context.Context, e *entry) {
 	if rec.Status != "" {
 		m.metrics.runSeconds.WithLabelValues(string(rec.Status)).Observe(time.Since(start).Seconds())
 	}
-	m.release(e)
+	m.release(e) //nolint:contextcheck // the next run is not part of this one
 }
 
 // overrun fails a session whose run neither ended in time nor stopped within the

@@ -195,7 +195,7 @@ func direct(t *testing.T, engine runtime.Engine, limits Limits) (*manager, *sess
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := m.shutdown(context.Background()); err != nil {
+		if err := m.shutdown(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
 		if err := store.Close(); err != nil {

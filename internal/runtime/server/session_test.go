@@ -332,7 +332,7 @@ func TestShutdownEndsWhatIsUnfinished(t *testing.T) {
 	if got := s.create(wiki, user(alice, runtimeapi.HeaderIdempotencyKey, "cmp_1")); got != running {
 		t.Errorf("replay while draining = %s", got)
 	}
-	if resp, err := s.web.Client().Get(s.web.URL + PathReady); err != nil || resp.StatusCode != 503 {
+	if resp, err := s.web.Client().Get(s.web.URL + PathReady); err != nil || resp.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("ready while draining: %v, %v", resp, err)
 	} else {
 		_ = resp.Body.Close()
@@ -413,7 +413,7 @@ func TestADiskThatTakesNoCreate(t *testing.T) {
 			t.Errorf("create = %d %s", a.code, a.body)
 		}
 	}
-	if resp, err := s.web.Client().Get(s.web.URL + PathReady); err != nil || resp.StatusCode != 503 {
+	if resp, err := s.web.Client().Get(s.web.URL + PathReady); err != nil || resp.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("ready: %v, %v", resp, err)
 	} else {
 		_ = resp.Body.Close()

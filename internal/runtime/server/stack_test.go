@@ -228,7 +228,7 @@ func (s *stack) start() {
 // runs go that would not stop by themselves.
 func (s *stack) crash(release func()) {
 	s.t.Helper()
-	_ = s.store.Store.Close()
+	_ = s.store.Close()
 	release()
 	s.stop()
 	s.start()

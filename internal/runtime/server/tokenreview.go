@@ -50,7 +50,7 @@ func NewTokenReviewer(reviews authenticationclient.TokenReviewInterface, audienc
 func (t *TokenReviewer) Verify(ctx context.Context, token string) (string, error) {
 	sum := sha256.Sum256([]byte(token))
 	if name, known := t.answers.Get(sum); known {
-		return asAnswer(name.(string))
+		return asAnswer(name)
 	}
 	// Several requests with one token ask once. The question outlives the
 	// request that asked first, for the others wait for it too.
@@ -73,18 +73,18 @@ func (t *TokenReviewer) Verify(ctx context.Context, token string) (string, error
 		if got.Err != nil {
 			return "", got.Err
 		}
-		return asAnswer(got.Val.(string))
+		return asAnswer(got.Val)
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
 }
 
 // asAnswer turns a remembered name into Verify's answer; "" is a bad token.
-func asAnswer(name string) (string, error) {
-	if name == "" {
-		return "", ErrBadToken
+func asAnswer(remembered any) (string, error) {
+	if name, ok := remembered.(string); ok && name != "" {
+		return name, nil
 	}
-	return name, nil
+	return "", ErrBadToken
 }
 
 // review asks the API server; the name is empty when the token is not good.

@@ -143,10 +143,12 @@ func TestOpenRefusesAnotherFormat(t *testing.T) {
 }
 
 func TestScopesAndKeysTellUsersApart(t *testing.T) {
-	if Scope("a", "b") == Scope("b", "a") || Scope("a", "b") != Scope("a", "b") {
+	scope := Scope("a", "b")
+	if again := Scope("a", "b"); scope != again || scope == Scope("b", "a") {
 		t.Error("scope does not name a user")
 	}
-	if NewKey("s1", "k") == NewKey("s2", "k") || NewKey("s", "k") != NewKey("s", "k") {
+	key := NewKey("s1", "k")
+	if again := NewKey("s1", "k"); key != again || key == NewKey("s2", "k") {
 		t.Error("key is not per user")
 	}
 	if a, b := NewID(), NewID(); a == b || !strings.HasPrefix(a, "ses_") || len(a) != 36 {

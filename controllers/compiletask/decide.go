@@ -197,15 +197,19 @@ func needsRecord(in *input) bool {
 	if in.view.observed != nil && !sameReport(in.task, in.view.observed) {
 		return true
 	}
+	return in.task.Status.Phase != in.task.DerivePhase() || !sameReachable(in)
+}
+
+// sameReachable tells whether the object already says whether calls get through.
+func sameReachable(in *input) bool {
 	reachable := meta.FindStatusCondition(in.task.Status.Conditions, v1alpha1.ConditionExecutorReachable)
-	failing := in.view.failure != nil
 	switch {
-	case failing:
-		return reachable == nil || reachable.Status != metav1.ConditionFalse
+	case in.view.failure != nil:
+		return reachable != nil && reachable.Status == metav1.ConditionFalse
 	case reachable != nil && in.view.observed != nil:
-		return reachable.Status != metav1.ConditionTrue
+		return reachable.Status == metav1.ConditionTrue
 	}
-	return in.stopping() && in.task.Status.Phase != in.task.DerivePhase()
+	return true
 }
 
 // sameReport tells whether the object already shows the observation's stage and

@@ -31,18 +31,19 @@ type PayloadData struct {
 }
 
 // PayloadSpec holds the body. It can be filled once and not changed after.
-//
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.data) || (has(self.data) && self.data == oldSelf.data)",message="data can be set once and not changed"
 type PayloadSpec struct {
 	// data is the sealed body. A Payload without it only claims its name.
 	// +optional
 	Data *PayloadData `json:"data,omitempty"`
 }
 
+// The rule below stands at the root: one in spec would not see spec taken away.
+
 // Payload is a sealed body that is too large to stand in the resource it belongs
 // to, which owns it. Only the operator reads and writes Payloads: what is in one
 // can be opened only with the operator's key ring.
 //
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.data) || (has(self.spec) && has(self.spec.data) && self.spec.data == oldSelf.spec.data)",message="spec.data can be set once and not changed"
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=pl,categories=agents
 // +kubebuilder:printcolumn:name="Owner kind",type=string,JSONPath=`.metadata.ownerReferences[0].kind`

@@ -3,6 +3,7 @@ package admission_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -129,7 +130,7 @@ func bind(ctx context.Context, namespace string, user string, roles ...string) {
 		if namespace == "" {
 			binding := &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}
 			Expect(admin.Create(ctx, binding)).To(Succeed())
-			DeferCleanup(func(ctx SpecContext) { Expect(admin.Delete(ctx, binding)).To(Succeed()) })
+			DeferCleanup(remove, client.Object(binding))
 		} else {
 			Expect(admin.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects})).To(Succeed())
 		}
@@ -139,6 +140,11 @@ func bind(ctx context.Context, namespace string, user string, roles ...string) {
 			waitAllowed(ctx, namespace, user, rule)
 		}
 	}
+}
+
+// remove is for DeferCleanup, of what is in no namespace.
+func remove(ctx context.Context, object client.Object) {
+	Expect(admin.Delete(ctx, object)).To(Succeed())
 }
 
 func waitAllowed(ctx context.Context, namespace, user string, rule rbacv1.PolicyRule) {
@@ -181,8 +187,8 @@ func beRefused(code int32, texts ...string) OmegaMatcher {
 		if err == nil {
 			return "no error"
 		}
-		status, ok := err.(apierrors.APIStatus) //nolint:errorlint // the client returns it unwrapped
-		if !ok {
+		var status apierrors.APIStatus
+		if !errors.As(err, &status) {
 			return "no API error: " + err.Error()
 		}
 		return fmt.Sprintf("%d %s", status.Status().Code, err)

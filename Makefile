@@ -49,11 +49,11 @@ help: ## Show this help.
 
 .PHONY: demo
 demo: controlplane ## Run a compile on a real API server, show it, clean up. FROM=path/to/docs for your own documents.
-	KUBEBUILDER_ASSETS=$(ASSETS) FROM='$(FROM)' hack/demo/run.sh demo
+	go run ./hack/demo -assets '$(ASSETS)' -from '$(FROM)'
 
 .PHONY: run
 run: controlplane ## The same, left running; prints the kubeconfig and URLs.
-	KUBEBUILDER_ASSETS=$(ASSETS) FROM='$(FROM)' hack/demo/run.sh run
+	go run ./hack/demo -assets '$(ASSETS)' -from '$(FROM)' -stay
 
 ##@ Develop
 

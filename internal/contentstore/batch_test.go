@@ -218,7 +218,7 @@ func TestBusyRootConflicts(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		_, err := store.BatchWrite(context.Background(), alice, batchOf(t, "viking://resources/a/b", map[string]string{"x": "1"}))
+		_, err := store.BatchWrite(t.Context(), alice, batchOf(t, "viking://resources/a/b", map[string]string{"x": "1"}))
 		done <- err
 	}()
 	<-inside
@@ -247,29 +247,29 @@ func TestFailingDiskLeavesFilesWhole(t *testing.T) {
 	files := map[string]string{"a.md": "new a", "b.md": "new b", "c/d.md": "new d"}
 	failures := map[string]func(l *Local, failAt int){
 		"disk full while writing": func(l *Local, failAt int) {
-			real, n := l.disk.write, 0
+			write, n := l.disk.write, 0
 			l.disk.write = func(f *os.File, content []byte) error {
 				if n++; n < failAt {
-					return real(f, content)
+					return write(f, content)
 				}
 				_, _ = f.Write(content[:len(content)/2])
 				return &fs.PathError{Op: "write", Path: f.Name(), Err: syscall.ENOSPC}
 			}
 		},
 		"rename fails": func(l *Local, failAt int) {
-			real, n := l.disk.rename, 0
+			rename, n := l.disk.rename, 0
 			l.disk.rename = func(dir *os.Root, from, to string) error {
 				if n++; n < failAt {
-					return real(dir, from, to)
+					return rename(dir, from, to)
 				}
 				return &os.LinkError{Op: "rename", Old: from, New: to, Err: syscall.EIO}
 			}
 		},
 		"directory sync fails": func(l *Local, failAt int) {
-			real, n := l.disk.syncDir, 0
+			syncDir, n := l.disk.syncDir, 0
 			l.disk.syncDir = func(dir *os.Root) error {
 				if n++; n < failAt {
-					return real(dir)
+					return syncDir(dir)
 				}
 				return syscall.EIO
 			}

@@ -30,34 +30,33 @@ func (l *Local) List(ctx context.Context, who Principal, uri viking.URI, limit i
 		return Listing{}, diskError("list", at.uri.String(), err)
 	}
 	defer closeQuietly(dir)
-	w := walk{ctx: ctx, uri: at.uri, limit: limit}
-	if err := w.dir(dir, ""); err != nil {
+	w := walk{uri: at.uri, limit: limit}
+	if err := w.dir(ctx, dir, ""); err != nil {
 		return Listing{}, diskError("list", at.uri.String(), err)
 	}
 	return w.listing, nil
 }
 
 type walk struct {
-	ctx     context.Context
 	uri     viking.URI
 	limit   int
 	listing Listing
 }
 
-func (w *walk) dir(dir *os.Root, prefix string) error {
+func (w *walk) dir(ctx context.Context, dir *os.Root, prefix string) error {
 	// One more than what fits tells a full listing from a truncated one.
 	entries, err := firstEntries(dir, w.limit-len(w.listing.Entries)+1)
 	if err != nil {
 		return err
 	}
 	for _, entry := range entries {
-		if err := w.ctx.Err(); err != nil {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if w.listing.Truncated {
 			return nil
 		}
-		if err := w.entry(dir, prefix+entry.Name(), entry.Name()); err != nil {
+		if err := w.entry(ctx, dir, prefix+entry.Name(), entry.Name()); err != nil {
 			return err
 		}
 	}
@@ -66,10 +65,10 @@ func (w *walk) dir(dir *os.Root, prefix string) error {
 
 // entry adds one entry and what lies below it. An entry that no URI can name (too
 // deep, or an odd name), and one that changed its kind meanwhile, is left out.
-func (w *walk) entry(dir *os.Root, path, name string) error {
+func (w *walk) entry(ctx context.Context, dir *os.Root, path, name string) error {
 	uri, err := w.uri.Join(path)
 	if err != nil || viking.InPrivacy(uri) {
-		return nil //nolint:nilerr // left out, see above
+		return nil
 	}
 	stat, err := dir.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -80,7 +79,7 @@ func (w *walk) entry(dir *os.Root, path, name string) error {
 	}
 	info, err := describe(uri.String(), path, stat)
 	if err != nil {
-		return nil //nolint:nilerr // left out, see above
+		return nil
 	}
 	if len(w.listing.Entries) >= w.limit {
 		w.listing.Truncated = true
@@ -98,7 +97,7 @@ func (w *walk) entry(dir *os.Root, path, name string) error {
 		return err
 	}
 	defer closeQuietly(next)
-	return w.dir(next, path+"/")
+	return w.dir(ctx, next, path+"/")
 }
 
 // firstEntries returns the first keep visible entries of dir in name order. It

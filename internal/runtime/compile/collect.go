@@ -86,7 +86,7 @@ func (s *stocktaking) file(ctx context.Context, file File) (Status, error) {
 		return "", refuse(runtimeapi.CodeResourceExhausted, "sources are larger than %d bytes", limits.SourceBytes)
 	case err != nil:
 		s.run.warn("%s could not be read", file.URI)
-		return StatusDownloadError, nil
+		return StatusDownloadError, nil //nolint:nilerr // a warning, not a failure (F.7)
 	case !text:
 		s.run.warn("%s is not UTF-8 text and was skipped", file.URI)
 		return StatusBinary, nil

@@ -2,9 +2,14 @@ package contentstore
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"strings"
 )
+
+// maxDirEntries bounds a directory that is written to, since all its names are held
+// to find one that differs only by case.
+const maxDirEntries = 100_000
 
 // snapshot is what directories held when a batch was checked, by path.
 type snapshot struct {
@@ -95,14 +100,20 @@ func (s *snapshot) read(segments []string) (dirNames, error) {
 		return dirNames{}, err
 	}
 	defer closeQuietly(f)
-	entries, err := f.ReadDir(-1)
-	if err != nil {
-		return dirNames{}, err
+	names := dirNames{exact: make(map[string]fs.FileMode), folded: make(map[string]struct{})}
+	for {
+		entries, err := f.ReadDir(readChunk)
+		for _, entry := range entries {
+			names.exact[entry.Name()] = entry.Type()
+			names.folded[FoldPath(entry.Name())] = struct{}{}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return names, nil
+		case err != nil:
+			return dirNames{}, err
+		case len(names.exact) > maxDirEntries:
+			return dirNames{}, refuse(KindExhausted, "", "a directory holds more than %d entries", maxDirEntries)
+		}
 	}
-	names := dirNames{exact: make(map[string]fs.FileMode, len(entries)), folded: make(map[string]struct{}, len(entries))}
-	for _, entry := range entries {
-		names.exact[entry.Name()] = entry.Type()
-		names.folded[FoldPath(entry.Name())] = struct{}{}
-	}
-	return names, nil
 }

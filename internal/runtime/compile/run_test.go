@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/agentruntime/operator/internal/contentstore"
 	"github.com/agentruntime/operator/internal/runtimeapi"
+	"github.com/agentruntime/operator/internal/viking"
 )
 
 func contextWithCancel(t *testing.T) (context.Context, context.CancelFunc) {
@@ -439,4 +441,64 @@ func TestTextOverManyChunks(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// failingStore cannot open one file.
+type failingStore struct {
+	contentstore.Store
+	uri string
+}
+
+func (s failingStore) Open(ctx context.Context, who contentstore.Principal, uri viking.URI) (io.ReadCloser, error) {
+	if uri.String() == s.uri {
+		return nil, errors.New("disk error")
+	}
+	return s.Store.Open(ctx, who, uri)
+}
+
+func TestASourceThatCannotBeReadIsAWarning(t *testing.T) {
+	f := newFixture(t, nil)
+	f.store = failingStore{Store: f.store, uri: "viking://resources/docs/a.md"}
+	var statuses []Status
+	compiler := fakeCompiler{compile: func(_ context.Context, ws *Workspace) (*Bundle, error) {
+		for _, file := range ws.Sources[0].Files {
+			statuses = append(statuses, file.Status)
+		}
+		return nil, nil
+	}}
+	outcome, _, err := f.run(t, compiler, wikiTask())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]Status{StatusDownloadError, StatusMaterialized}, statuses); diff != "" {
+		t.Error(diff)
+	}
+	want := []string{"viking://resources/docs/a.md could not be read", warnEmpty}
+	if diff := cmp.Diff(want, decode(t, outcome).Warnings); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTwoSourcesKeepTheirOrderAndShareTheLimits(t *testing.T) {
+	f := newFixture(t, map[string]string{"resources/more/c.md": "c"})
+	task := wikiTask()
+	task.From = []string{"viking://resources/more", "viking://resources/docs"}
+	var ids []string
+	compiler := fakeCompiler{compile: func(_ context.Context, ws *Workspace) (*Bundle, error) {
+		for _, source := range ws.Sources {
+			ids = append(ids, source.ID+" "+source.URI)
+		}
+		return nil, nil
+	}}
+	limits := DefaultLimits()
+	limits.SourceFiles = 3
+	if _, _, err := f.run(t, compiler, task, WithLimits(limits)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"src_1 viking://resources/more", "src_2 viking://resources/docs"}, ids); diff != "" {
+		t.Error(diff)
+	}
+	limits.SourceFiles = 2
+	_, _, err := f.run(t, compiler, task, WithLimits(limits))
+	wantCode(t, err, runtimeapi.CodeResourceExhausted)
 }

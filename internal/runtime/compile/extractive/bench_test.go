@@ -52,8 +52,8 @@ func BenchmarkCompile1000Files(b *testing.B) {
 	}
 }
 
-func TestGeneratedCorpusOf1000Files(t *testing.T) {
-	sources := generated(1000)
+func TestGeneratedCorpus(t *testing.T) {
+	sources := generated(150)
 	_, files := run(t, workspace(t, sources, nil))
 	checkWiki(t, sources, nil, files)
 	if topics := strings.Count(files["index.md"], "\n## Topic: "); topics < 5 || topics > 200 {

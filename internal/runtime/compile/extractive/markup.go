@@ -70,7 +70,7 @@ func isUnsafe(r rune) bool {
 	if r == '\n' || r == '\r' || r == '\t' {
 		return false
 	}
-	return unicode.IsControl(r) || isOverride(r)
+	return unicode.IsControl(r) || isOverride(r) || r == '\u2028' || r == '\u2029'
 }
 
 // isOverride reports marks that change the direction of what follows. Those that
@@ -149,8 +149,10 @@ func lineText(s string) string {
 	if digits > 0 && digits < len(s) && strings.ContainsRune(".)", rune(s[digits])) {
 		return s[:digits] + `\` + s[digits:digits+1] + inlineText(s[digits+1:])
 	}
-	if s != "" && strings.ContainsRune("#>-+=:", rune(s[0])) {
-		return `\` + s[:1] + inlineText(s[1:])
+	if s != "" && strings.ContainsRune("#>-+=:`~", rune(s[0])) {
+		// Two marks in a row would be one if only the first were escaped.
+		rest := strings.TrimLeft(s, s[:1])
+		return strings.Repeat(`\`+s[:1], len(s)-len(rest)) + inlineText(rest)
 	}
 	return inlineText(s)
 }

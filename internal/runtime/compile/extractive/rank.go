@@ -51,11 +51,15 @@ func (d *document) summarise(keys []string) {
 	if len(chosen) == 0 {
 		return
 	}
-	lead := slices.MaxFunc(chosen, func(a, b sentence) int {
+	best := slices.MaxFunc(chosen, func(a, b sentence) int {
 		return cmp.Or(cmp.Compare(a.score, b.score), cmp.Compare(b.order, a.order))
 	})
-	d.lead = leadOf(lead.text)
 	slices.SortFunc(chosen, func(a, b sentence) int { return cmp.Compare(a.order, b.order) })
+	// A document's first sentence most often says what it is about.
+	if chosen[0].order == 0 {
+		best = chosen[0]
+	}
+	d.lead = leadOf(best.text)
 	for _, s := range chosen {
 		d.summary = append(d.summary, s.text)
 	}

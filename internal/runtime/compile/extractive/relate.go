@@ -167,21 +167,30 @@ func sharedTerms(a, b *document, limit int) []string {
 }
 
 // distinct returns the texts of the first weights of which none is part of another.
+// A phrase takes the place of a word of it that weighs little more.
 func distinct(weights []weight, limit int) []string {
-	var out []string
+	const littleMore = 0.5
+	var out []weight
 	for _, c := range weights {
-		part := slices.ContainsFunc(out, func(text string) bool {
-			a, b := strings.ToLower(text), strings.ToLower(c.text)
+		if len(c.text) > maxLabel {
+			continue
+		}
+		near := slices.IndexFunc(out, func(o weight) bool {
+			a, b := strings.ToLower(o.text), strings.ToLower(c.text)
 			return strings.Contains(a, b) || strings.Contains(b, a)
 		})
-		if !part && len(c.text) <= maxLabel {
-			out = append(out, c.text)
-		}
-		if len(out) == limit {
-			break
+		switch {
+		case near < 0 && len(out) < limit:
+			out = append(out, c)
+		case near >= 0 && len(c.text) > len(out[near].text) && c.value > littleMore*out[near].value:
+			out[near] = c
 		}
 	}
-	return out
+	texts := make([]string, len(out))
+	for i, o := range out {
+		texts[i] = o.text
+	}
+	return texts
 }
 
 // cluster groups documents around those that are like most others. What is left

@@ -65,7 +65,8 @@ func splitSentences(paragraph string) []string {
 // before white space, so that "a.B" stays whole.
 func endsHere(piece string, ticks int) bool {
 	trimmed := strings.TrimRightFunc(piece, unicode.IsSpace)
-	if ticks%2 != 0 {
+	// A boundary without a stop is a line or paragraph separator.
+	if ticks%2 != 0 || !endsSentence(trimmed) {
 		return false
 	}
 	if last, _ := utf8.DecodeLastRuneInString(strings.TrimRightFunc(trimmed, isCloser)); strings.ContainsRune(wideStops, last) {

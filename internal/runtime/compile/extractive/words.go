@@ -124,6 +124,8 @@ they thing things this those though three through thus to together too took towa
 uses using usually very via was way ways we well went were what whatever when whenever where whether which while who
 whole whom whose why will with within without would yet you your yours yourself don't doesn't isn't aren't can't won't
 it's that's there's didn't
+new newer newest old older oldest try tries tried trying good better best bad big small large nearly exactly simply quite
+ten five four thousand hundred first second third half day days hour hours minute minutes seconds time times want wants
 的 了 和 是 在 也 就 都 而 及 与 与 或 一 个 不 有 这 那 我 你 他 她 它 们 为 以 于 之 其 被 把 会 要 可 到 从 对 吗 呢 吧 着
 の に は を が と で も へ や から まで です ます する した
 `)

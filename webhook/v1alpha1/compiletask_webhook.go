@@ -2,11 +2,11 @@ package v1alpha1
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
@@ -155,17 +155,22 @@ func (*compileTaskValidator) ValidateDelete(context.Context, *v1alpha1.CompileTa
 	return nil, nil
 }
 
-// refusal is 403 when every fault is a missing permission, else 422.
+// refusal is 403 when every fault is a missing permission, else 422. Either has
+// the faults as causes with their fields, for programs to read.
 func refusal(task *v1alpha1.CompileTask, faults field.ErrorList) error {
-	causes := make([]error, 0, len(faults))
+	causes := make([]metav1.StatusCause, 0, len(faults))
 	for _, fault := range faults {
 		if fault.Origin != originPermission {
 			return invalid(task, faults)
 		}
-		causes = append(causes, fault)
+		causes = append(causes, metav1.StatusCause{
+			Type: metav1.CauseType(fault.Type), Message: fault.ErrorBody(), Field: fault.Field,
+		})
 	}
 	resource := v1alpha1.GroupVersion.WithResource("compiletasks").GroupResource()
-	return apierrors.NewForbidden(resource, nameOf(task), errors.Join(causes...))
+	status := apierrors.NewForbidden(resource, nameOf(task), faults.ToAggregate())
+	status.ErrStatus.Details.Causes = causes
+	return status
 }
 
 func invalid(task *v1alpha1.CompileTask, faults field.ErrorList) error {

@@ -202,3 +202,16 @@ func containAll(texts []string) OmegaMatcher {
 	}
 	return And(matchers...)
 }
+
+// causeFields are the fields that an API error names for programs.
+func causeFields(err error) []string {
+	GinkgoHelper()
+	var status apierrors.APIStatus
+	Expect(errors.As(err, &status)).To(BeTrue(), "no API error: %v", err)
+	Expect(status.Status().Details).NotTo(BeNil())
+	fields := []string{}
+	for _, cause := range status.Status().Details.Causes {
+		fields = append(fields, cause.Field)
+	}
+	return fields
+}

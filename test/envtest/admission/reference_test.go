@@ -66,6 +66,16 @@ func (w *schemaWalk) object(path string, schema *apiextensionsv1.JSONSchemaProps
 	w.properties(path, schema)
 }
 
+func readCRD(name string) *apiextensionsv1.CustomResourceDefinition {
+	GinkgoHelper()
+	text, err := os.ReadFile(filepath.Join(envtest.Root(), "config", "crd", "bases", "agentruntime.dev_"+name+".yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	Expect(yaml.UnmarshalStrict(text, crd)).To(Succeed())
+	Expect(crd.Spec.Versions).NotTo(BeEmpty())
+	return crd
+}
+
 // freeJSON are the fields whose content is not ours to describe or bound: args is
 // bounded by the webhook, the others by the controller that writes them.
 var freeJSON = []string{"spec.args", "status.meta", "status.result"}
@@ -73,11 +83,7 @@ var freeJSON = []string{"spec.args", "status.meta", "status.result"}
 var _ = Describe("The reference that kubectl explain shows", func() {
 	for _, name := range []string{"agentruntimes", "compiletasks", "payloads"} {
 		It("describes and bounds every field of "+name, func() {
-			text, err := os.ReadFile(filepath.Join(envtest.Root(), "config", "crd", "bases", "agentruntime.dev_"+name+".yaml"))
-			Expect(err).NotTo(HaveOccurred())
-			var crd apiextensionsv1.CustomResourceDefinition
-			Expect(yaml.UnmarshalStrict(text, &crd)).To(Succeed())
-			Expect(crd.Spec.Versions).NotTo(BeEmpty())
+			crd := readCRD(name)
 			for _, version := range crd.Spec.Versions {
 				root := version.Schema.OpenAPIV3Schema
 				Expect(root.Description).NotTo(BeEmpty())
@@ -96,10 +102,7 @@ var _ = Describe("The reference that kubectl explain shows", func() {
 		})
 
 		It("leaves content open only where it says so in "+name, func() {
-			text, err := os.ReadFile(filepath.Join(envtest.Root(), "config", "crd", "bases", "agentruntime.dev_"+name+".yaml"))
-			Expect(err).NotTo(HaveOccurred())
-			var crd apiextensionsv1.CustomResourceDefinition
-			Expect(yaml.UnmarshalStrict(text, &crd)).To(Succeed())
+			crd := readCRD(name)
 			var open func(path string, schema apiextensionsv1.JSONSchemaProps)
 			open = func(path string, schema apiextensionsv1.JSONSchemaProps) {
 				if schema.XPreserveUnknownFields != nil {
@@ -115,6 +118,25 @@ var _ = Describe("The reference that kubectl explain shows", func() {
 			}
 		})
 	}
+})
+
+var _ = Describe("The columns that kubectl get shows", func() {
+	DescribeTable("are what a person on call wants", func(name string, want ...string) {
+		crd := readCRD(name)
+		shown := []string{}
+		for _, column := range crd.Spec.Versions[0].AdditionalPrinterColumns {
+			if column.Priority == 0 {
+				shown = append(shown, column.Name)
+			}
+		}
+		Expect(shown).To(Equal(want))
+		Expect(crd.Spec.Names.Categories).To(ContainElement("agents"))
+		Expect(crd.Spec.Names.ShortNames).To(HaveLen(1))
+	},
+		Entry("of a CompileTask", "compiletasks", "Phase", "Stage", "To", "Skill", "Runtime", "Age"),
+		Entry("of an AgentRuntime", "agentruntimes", "Ready", "Reason", "Default", "Running", "Max", "Age"),
+		Entry("of a Payload", "payloads", "Owner kind", "Owner", "Size", "Age"),
+	)
 })
 
 var _ = Describe("The samples", func() {

@@ -72,6 +72,19 @@ var _ = Describe("A CompileTask that alice created", func() {
 		})
 	})
 
+	It("is closed to bob with update and cancel but not get, by PUT too", func(ctx SpecContext) {
+		grant(ctx, namespace, bob.name, rule("compiletasks", "update", "cancel"))
+		stored := current(ctx, task)
+		Expect(bob.Update(ctx, stored.DeepCopy())).To(beRefused(http.StatusForbidden, `the verb "get"`))
+		stored.Spec.Cancel = true
+		Expect(bob.Update(ctx, stored.DeepCopy())).To(beRefused(http.StatusForbidden, `the verb "get"`))
+	})
+
+	It("gives nothing for a grant in another namespace", func(ctx SpecContext) {
+		bind(ctx, newNamespace(ctx), bob.name, "agentruntime-admin")
+		Expect(patchOf(ctx, bob, task, mergePatch(cancel))).To(beRefused(http.StatusForbidden, `the verb "get"`))
+	})
+
 	Context("for bob, who may also get", func() {
 		BeforeEach(func(ctx SpecContext) { bind(ctx, namespace, bob.name, "agentruntime-viewer") })
 

@@ -22,8 +22,11 @@ func (s *Server) handleCreate(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	s.manager.log.Info("Session created", "session", got.id, "replayed", got.replayed,
-		"owner", req.who.scope, "logID", req.logID)
+	message := "Session created"
+	if got.replayed {
+		message = "Create was replayed"
+	}
+	s.manager.log.Info(message, "session", got.id, "owner", req.who.scope, "logID", req.logID)
 	body, err := json.Marshal(runtimeapi.CreateResponse{
 		SessionID: got.id, TaskID: req.key, Status: "accepted", To: got.to,
 	})

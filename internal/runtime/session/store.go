@@ -50,7 +50,8 @@ var (
 
 // Options say where a store lives and how long it remembers.
 type Options struct {
-	// Dir is made with mode 0700 when missing; the file in it has mode 0600.
+	// Dir is the store's own: it gets mode 0700, and the file in it 0600, whether
+	// they are new or not.
 	Dir string
 	// RecordRetention and MaxFinished bound finished records by age and count.
 	// Zero means the defaults.
@@ -103,6 +104,9 @@ func Open(opts Options) (*Store, error) {
 	opts = opts.withDefaults()
 	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create session directory: %w", err)
+	}
+	if err := os.Chmod(opts.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("protect session directory: %w", err)
 	}
 	path := filepath.Join(opts.Dir, FileName)
 	db, err := bolt.Open(path, 0o600, &bolt.Options{

@@ -115,16 +115,18 @@ func TestOpenTightensAnOldFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, FileName)
-	if err := os.Chmod(path, 0o644); err != nil {
+	if err := errors.Join(os.Chmod(path, 0o644), os.Chmod(dir, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	open(t, Options{Dir: dir})
-	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %o", info.Mode().Perm())
+	for path, want := range map[string]os.FileMode{dir: 0o700, path: 0o600} {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := info.Mode().Perm(); got != want {
+			t.Errorf("%s has mode %o, want %o", path, got, want)
+		}
 	}
 }
 

@@ -171,12 +171,14 @@ func coreRule(resource, name string, verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, ResourceNames: []string{name}, Verbs: verbs}
 }
 
-// grantManager gives the manager's ServiceAccount what its controllers need.
+// grantManager gives the manager's ServiceAccount the rights on tasks that its
+// controllers have, and with the facade's every write of Payloads, so that what
+// is refused here is refused by a policy.
 func grantManager(ctx context.Context) {
 	GinkgoHelper()
 	grant(ctx, "", managerUser,
-		rule("compiletasks", "get", "list", "watch", "update", "patch", "delete"),
-		rule("compiletasks/status", "update", "patch"),
+		rule("compiletasks", "get", "list", "watch", "patch", "delete"),
+		rule("compiletasks/status", "update"),
 		rule("payloads", "create", "get", "update", "patch", "delete"))
 	grant(ctx, "", facadeUser, rule("payloads", "create", "get", "update", "patch", "delete"))
 }

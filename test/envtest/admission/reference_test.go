@@ -143,6 +143,9 @@ var _ = Describe("The samples", func() {
 	It("can be applied, the Payload by the operator alone", func(ctx SpecContext) {
 		objects, err := envtest.Load(ctx, "config/samples")
 		Expect(err).NotTo(HaveOccurred())
+		payloads, err := envtest.Load(ctx, "config/samples/payload.yaml")
+		Expect(err).NotTo(HaveOccurred())
+		objects = append(objects, payloads...)
 		namespace := newNamespace(ctx)
 		kinds := map[string]int{}
 		for _, object := range objects {
@@ -157,6 +160,6 @@ var _ = Describe("The samples", func() {
 				To(Succeed(), fmt.Sprintf("%s %s", object.GetKind(), object.GetName()))
 			kinds[object.GetKind()]++
 		}
-		Expect(kinds).To(And(HaveKey("CompileTask"), HaveKey("AgentRuntime")))
+		Expect(kinds).To(And(HaveKey("CompileTask"), HaveKey("AgentRuntime"), HaveKey("Payload")))
 	})
 })

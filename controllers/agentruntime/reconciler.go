@@ -49,10 +49,6 @@ type TaskCounter interface {
 }
 
 // Reconciler keeps the status of AgentRuntimes.
-//
-// +kubebuilder:rbac:groups=agentruntime.dev,resources=agentruntimes,verbs=get;list;watch
-// +kubebuilder:rbac:groups=agentruntime.dev,resources=agentruntimes/status,verbs=update
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 type Reconciler struct {
 	Client    client.Client
 	Executors Executors
@@ -60,6 +56,10 @@ type Reconciler struct {
 	Recorder  events.EventRecorder
 	Now       func() time.Time
 }
+
+// +kubebuilder:rbac:groups=agentruntime.dev,resources=agentruntimes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=agentruntime.dev,resources=agentruntimes/status,verbs=update
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconcile probes one runtime and writes its status when that changed.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {

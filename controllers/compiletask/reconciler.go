@@ -28,16 +28,6 @@ type Executors interface {
 }
 
 // Reconciler brings CompileTasks to their end.
-//
-// +kubebuilder:rbac:groups=agentruntime.dev,resources=compiletasks,verbs=get;list;watch;patch;delete
-// +kubebuilder:rbac:groups=agentruntime.dev,resources=compiletasks/status,verbs=update
-// +kubebuilder:rbac:groups=agentruntime.dev,resources=compiletasks/finalizers,verbs=update
-// +kubebuilder:rbac:groups=agentruntime.dev,resources=agentruntimes,verbs=get;list;watch
-// +kubebuilder:rbac:groups=agentruntime.dev,resources=payloads,verbs=get;create;delete
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
-// +kubebuilder:rbac:groups="",resources=serviceaccounts/token,verbs=create
-// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 type Reconciler struct {
 	// Client reads CompileTasks and AgentRuntimes from the cache, and writes.
 	Client client.Client
@@ -89,6 +79,16 @@ type refusal struct{ reason, message string }
 
 // phase is one step of a pass. done ends the pass.
 type phase func(context.Context, *scope) (done bool, result ctrl.Result, err error)
+
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+// +kubebuilder:rbac:groups="",resources=serviceaccounts/token,verbs=create
+// +kubebuilder:rbac:groups=agentruntime.dev,resources=agentruntimes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=agentruntime.dev,resources=compiletasks,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=agentruntime.dev,resources=compiletasks/status,verbs=update
+// +kubebuilder:rbac:groups=agentruntime.dev,resources=payloads,verbs=get;create
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconcile makes one pass over a task: it observes, decides, and acts. It never
 // waits for an executor.

@@ -92,7 +92,6 @@ type AgentRuntimeSpec struct {
 	// rest wait, with namespaces taking turns.
 	// +optional
 	// +default=10
-	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
 	MaxConcurrentTasks int32 `json:"maxConcurrentTasks,omitempty"`
@@ -101,7 +100,6 @@ type AgentRuntimeSpec struct {
 	// that much on top of the time it is held.
 	// +optional
 	// +default=10
-	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=300
 	RequestTimeoutSeconds int32 `json:"requestTimeoutSeconds,omitempty"`
@@ -110,7 +108,6 @@ type AgentRuntimeSpec struct {
 	// polls are not held. It stretches when very many tasks run.
 	// +optional
 	// +default=3
-	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=300
 	PollIntervalSeconds int32 `json:"pollIntervalSeconds,omitempty"`
@@ -120,7 +117,6 @@ type AgentRuntimeSpec struct {
 	// a time. 0 turns held polls off.
 	// +optional
 	// +default=30
-	// +kubebuilder:default=30
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=60
 	HeldPollSeconds *int32 `json:"heldPollSeconds,omitempty"`
@@ -129,7 +125,6 @@ type AgentRuntimeSpec struct {
 	// way before the task fails as UNAVAILABLE.
 	// +optional
 	// +default=600
-	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	UnavailableAfterSeconds int32 `json:"unavailableAfterSeconds,omitempty"`
@@ -140,7 +135,6 @@ type AgentRuntimeSpec struct {
 	// task waits.
 	// +optional
 	// +default=600
-	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	CancelGiveUpAfterSeconds int32 `json:"cancelGiveUpAfterSeconds,omitempty"`
@@ -183,7 +177,6 @@ type SecretKeyReference struct {
 	// key is the key in the Secret's data.
 	// +optional
 	// +default="token"
-	// +kubebuilder:default=token
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,35 +19,44 @@ const (
 	Type = "agentruntime.dev/key-ring"
 )
 
-// Ensure reads the key ring of the namespace, after making one where there is
-// none. Of several processes that find none, all end with the ring of the first.
-// A ring that can't be read is an error: a new one would leave every sealed body
-// unreadable.
+// Ensure reads the key ring of the namespace. The Secret comes empty with the
+// manifests, and the first caller fills it; of several at once, all end with the
+// ring of the first. A ring that is there and can't be read is an error, and so
+// is a Secret that is missing: a new ring would leave every body that was sealed
+// before unreadable. The reader must not cache.
 func Ensure(ctx context.Context, reader client.Reader, writer client.Writer, namespace string) (*sealed.KeyRing, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: Name}
-	var secret corev1.Secret
-	err := reader.Get(ctx, key, &secret)
-	if apierrors.IsNotFound(err) {
-		fresh := &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: Name},
-			Type:       Type, Data: sealed.GenerateKeyRingData(),
-		}
-		if err = writer.Create(ctx, fresh); err == nil {
-			return sealed.ParseKeyRing(fresh.Data)
-		}
-		if apierrors.IsAlreadyExists(err) {
-			err = reader.Get(ctx, key, &secret)
-		}
-	}
+	secret, err := read(ctx, reader, key)
 	if err != nil {
-		return nil, fmt.Errorf("ensure the key ring Secret %s: %w", key, err)
+		return nil, err
 	}
-	if secret.Type != Type {
-		return nil, fmt.Errorf("Secret %s has type %q, want %q: it is not the operator's; remove it or restore the key ring", key, secret.Type, Type)
+	if len(secret.Data) == 0 {
+		secret.Data = sealed.GenerateKeyRingData()
+		err := writer.Update(ctx, secret)
+		if apierrors.IsConflict(err) {
+			secret, err = read(ctx, reader, key)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("fill the key ring's Secret %s: %w", key, err)
+		}
 	}
 	ring, err := sealed.ParseKeyRing(secret.Data)
 	if err != nil {
-		return nil, fmt.Errorf("read the key ring Secret %s: %w", key, err)
+		return nil, fmt.Errorf("read the key ring's Secret %s: %w", key, err)
 	}
 	return ring, nil
+}
+
+func read(ctx context.Context, reader client.Reader, key types.NamespacedName) (*corev1.Secret, error) {
+	var secret corev1.Secret
+	if err := reader.Get(ctx, key, &secret); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("the key ring's Secret %s is missing: restore it from a backup or, in a new installation, apply config/default: %w", key, err)
+		}
+		return nil, fmt.Errorf("get the key ring's Secret %s: %w", key, err)
+	}
+	if secret.Type != Type {
+		return nil, fmt.Errorf("the Secret %s has type %q, want %q: it is not the operator's", key, secret.Type, Type)
+	}
+	return &secret, nil
 }

@@ -71,7 +71,7 @@ var hostile = map[string]string{
 	"list-items.md":        "- An item of a list that goes\n  over two lines is a sentence.\n- Another item of the same list is one as well.\n\n> A quotation that goes\n> over two lines is a sentence too.\n",
 	"wikilink.md":          "A sentence with [[a wiki link]] leads nowhere in a wiki of ours. A sentence without one leads nowhere either.\n",
 	"task.md":              "- [ ] This is a task that still has to be done by somebody.\n- [x] This is a task that has been done by somebody.\n",
-	"heading-markup.md":    "# Normal\n\n## 1. Numbered\n\n## - dash\n\n## > quote\n\n## ```\n\n## ---\n\n## + plus\n\n## [x]: y\n\nA sentence under so many odd headings is needed too.\n",
+	"heading-markup.md":    "# Normal\n\n## 1. Numbered\n\n## - dash\n\n## > quote\n\n## ```\n\n## ---\n\n## + plus\n\n## * star - of _x_\n\n## ___\n\n## | bar\n\n## [x]: y\n\nA sentence under so many odd headings is needed too.\n",
 	"\u200bzero-width.md":  "# \u200b\n\nA title may consist of characters that nobody can see.\n",
 	"colon.yaml":           "a: b\n",
 	"dir/deep/er/page.rst": "Title\n=====\n\nA text of another format is read as plain text, which it nearly is.\n",

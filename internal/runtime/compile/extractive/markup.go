@@ -149,7 +149,7 @@ func lineText(s string) string {
 	if digits > 0 && digits < len(s) && strings.ContainsRune(".)", rune(s[digits])) {
 		return s[:digits] + `\` + s[digits:digits+1] + inlineText(s[digits+1:])
 	}
-	if s != "" && strings.ContainsRune("#>-+=:`~", rune(s[0])) {
+	if s != "" && strings.ContainsRune("#>-+=:`~*_|", rune(s[0])) {
 		// Two marks in a row would be one if only the first were escaped.
 		rest := strings.TrimLeft(s, s[:1])
 		return strings.Repeat(`\`+s[:1], len(s)-len(rest)) + inlineText(rest)

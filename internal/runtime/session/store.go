@@ -105,7 +105,7 @@ func Open(opts Options) (*Store, error) {
 	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create session directory: %w", err)
 	}
-	if err := os.Chmod(opts.Dir, 0o700); err != nil {
+	if err := os.Chmod(opts.Dir, 0o700); err != nil { //nolint:gosec // a directory needs its x
 		return nil, fmt.Errorf("protect session directory: %w", err)
 	}
 	path := filepath.Join(opts.Dir, FileName)

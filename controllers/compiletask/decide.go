@@ -215,7 +215,7 @@ func sameReachable(in *input) bool {
 // sameReport tells whether the object already shows the observation's stage and
 // meta.
 func sameReport(task *v1alpha1.CompileTask, observed *executor.Observation) bool {
-	if observed.Stage != "" && clip(observed.Stage, maxStageBytes) != task.Status.Stage {
+	if observed.Stage != "" && clipCharacters(observed.Stage, maxStage) != task.Status.Stage {
 		return false
 	}
 	var have json.RawMessage
@@ -362,12 +362,12 @@ func resultOf(observed *executor.Observation) json.RawMessage {
 func failedStage(in *input) string {
 	if observed := in.view.observed; observed != nil {
 		if stage := stripStage(observed.Stage); stage != "" && stage != "failed" && observed.State != executor.StateCancelled {
-			return clip(stage, maxStageBytes)
+			return clipCharacters(stage, maxStage)
 		}
 	}
 	for _, stage := range []string{stripStage(in.view.lastStage), stripStage(in.task.Status.Stage)} {
 		if stage != "" && stage != v1alpha1.StageQueued {
-			return clip(stage, maxStageBytes)
+			return clipCharacters(stage, maxStage)
 		}
 	}
 	return v1alpha1.StageSubmitting

@@ -129,7 +129,7 @@ func summarize(result json.RawMessage) *v1alpha1.ResultSummary {
 	for _, raw := range fields.Warnings[:min(len(fields.Warnings), maxWarnings)] {
 		var text string
 		if json.Unmarshal(raw, &text) == nil {
-			summary.Warnings = append(summary.Warnings, clip(text, maxMessageBytes))
+			summary.Warnings = append(summary.Warnings, clipCharacters(text, maxMessage))
 		}
 	}
 	return summary

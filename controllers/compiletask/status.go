@@ -140,7 +140,7 @@ func setReachable(status *v1alpha1.CompileTaskStatus, s *scope, in input) {
 	if in.view.failure != nil {
 		code, message := executor.CodeOf(in.view.failure)
 		setCondition(status, s, v1alpha1.ConditionExecutorReachable, metav1.ConditionFalse, v1alpha1.ReasonCallFailed,
-			clip(fmt.Sprintf("The last %s call failed and is repeated: %s: %s", in.view.failedOp, code, message), maxMessageBytes))
+			fmt.Sprintf("The last %s call failed and is repeated: %s: %s", in.view.failedOp, code, message))
 		return
 	}
 	if meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionExecutorReachable) != nil {
@@ -150,7 +150,7 @@ func setReachable(status *v1alpha1.CompileTaskStatus, s *scope, in input) {
 
 func setReport(status *v1alpha1.CompileTaskStatus, observed *executor.Observation) {
 	if observed.Stage != "" && !observed.State.Terminal() {
-		status.Stage = clip(observed.Stage, maxStageBytes)
+		status.Stage = clipCharacters(observed.Stage, maxStage)
 	}
 	var have []byte
 	if status.Meta != nil {

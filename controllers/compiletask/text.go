@@ -12,12 +12,12 @@ import (
 	"github.com/agentruntime/operator/internal/runtimeapi"
 )
 
-// Bounds of what a status holds, in bytes.
+// Bounds of what a status holds, in characters, as its schema counts.
 const (
-	maxStageBytes   = 256
-	maxCodeBytes    = 128
-	maxMessageBytes = 1000
-	maxWarnings     = 16
+	maxStage    = 256
+	maxCode     = 128
+	maxMessage  = 1024
+	maxWarnings = 16
 )
 
 // Waits between repeated calls.
@@ -59,6 +59,21 @@ func clip(text string, limit int) string {
 	return text[:cut]
 }
 
+// clipCharacters cuts a text to a number of characters.
+func clipCharacters(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	count := 0
+	for i := range text {
+		if count == limit {
+			return text[:i]
+		}
+		count++
+	}
+	return text
+}
+
 // taskError brings an executor's error into the bounds of status.error.
 func taskError(err *runtimeapi.Error) *v1alpha1.TaskError {
 	out := &v1alpha1.TaskError{Code: runtimeapi.CodeUnknown, Message: "External task failed"}
@@ -66,10 +81,10 @@ func taskError(err *runtimeapi.Error) *v1alpha1.TaskError {
 		return out
 	}
 	if err.Code != "" {
-		out.Code = clip(err.Code, maxCodeBytes)
+		out.Code = clipCharacters(err.Code, maxCode)
 	}
 	if err.Message != "" {
-		out.Message = clip(err.Message, maxMessageBytes)
+		out.Message = clipCharacters(err.Message, maxMessage)
 	}
 	return out
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 
@@ -13,7 +12,6 @@ import (
 
 	"github.com/agentruntime/operator/internal/contentstore"
 	"github.com/agentruntime/operator/internal/runtimeapi"
-	"github.com/agentruntime/operator/internal/viking"
 )
 
 func contextWithCancel(t *testing.T) (context.Context, context.CancelFunc) {
@@ -168,121 +166,6 @@ func TestRunLimits(t *testing.T) {
 	}
 }
 
-func TestOutputIsChecked(t *testing.T) {
-	big := make([]byte, contentstore.MaxBatchFileBytes+1)
-	cases := map[string]struct {
-		files []OutputFile
-		want  string
-	}{
-		"a path upwards":        {[]OutputFile{{"../x.md", nil}}, runtimeapi.CodeAgentOutputInvalid},
-		"an absolute path":      {[]OutputFile{{"/x.md", nil}}, runtimeapi.CodeAgentOutputInvalid},
-		"a hidden file":         {[]OutputFile{{"a/.x", nil}}, runtimeapi.CodeAgentOutputInvalid},
-		"a derived file":        {[]OutputFile{{".abstract.md", nil}}, runtimeapi.CodeAgentOutputInvalid},
-		"an encoded path":       {[]OutputFile{{"%2e%2e/x", nil}}, runtimeapi.CodeAgentOutputInvalid},
-		"a path twice":          {[]OutputFile{{"x", nil}, {"x", nil}}, runtimeapi.CodeAgentOutputInvalid},
-		"a path twice by case":  {[]OutputFile{{"x", nil}, {"X", nil}}, runtimeapi.CodeAgentOutputInvalid},
-		"case of the target's":  {[]OutputFile{{"Index.md", nil}}, runtimeapi.CodeConflict},
-		"a page without title":  {[]OutputFile{{"x.md", []byte("---\ntype: a\ndescription: d\n---\n")}}, runtimeapi.CodeAgentOutputInvalid},
-		"a page of two lines":   {[]OutputFile{{"x.MD", []byte("---\ntype: a\ntitle: t\ndescription: \"a\\nb\"\n---\n")}}, runtimeapi.CodeAgentOutputInvalid},
-		"a page without an end": {[]OutputFile{{"x.md", []byte("---\ntype: a\n")}}, runtimeapi.CodeAgentOutputInvalid},
-		"a page not in UTF-8":   {[]OutputFile{{"x.md", []byte(page("T") + "\xff")}}, runtimeapi.CodeAgentOutputInvalid},
-		"a page made no page":   {[]OutputFile{{"index.md", []byte("# no page")}}, runtimeapi.CodeAgentOutputInvalid},
-		"a file too large":      {[]OutputFile{{"x", big}}, runtimeapi.CodeResourceExhausted},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, map[string]string{"resources/wiki/index.md": page("Index")})
-			files := append([]OutputFile{{"good.txt", []byte("good")}}, tc.files...)
-			_, stages, err := f.run(t, outputs(files...), wikiTask())
-			wantCode(t, err, tc.want)
-			if stages[len(stages)-1] != "rendering" {
-				t.Errorf("failed in %s", stages[len(stages)-1])
-			}
-			if f.exists("resources/wiki/good.txt") {
-				t.Error("something was written")
-			}
-		})
-	}
-}
-
-// countingStore counts the batches and calls before each.
-type countingStore struct {
-	contentstore.Store
-	batches []int
-	before  func(n int) error
-}
-
-func (s *countingStore) BatchWrite(ctx context.Context, who contentstore.Principal, batch contentstore.Batch) (contentstore.BatchResult, error) {
-	s.batches = append(s.batches, len(batch.Operations))
-	if s.before != nil {
-		if err := s.before(len(s.batches)); err != nil {
-			return contentstore.BatchResult{}, err
-		}
-	}
-	return s.Store.BatchWrite(ctx, who, batch)
-}
-
-func TestChangedFilesAreWrittenInFewBatches(t *testing.T) {
-	var many []OutputFile
-	for i := range 600 {
-		many = append(many, OutputFile{fmt.Sprintf("f%d", i), []byte("x")})
-	}
-	third := make([]byte, 6<<20)
-	cases := map[string]struct {
-		files []OutputFile
-		want  []int
-	}{
-		"by number":      {many, []int{256, 256, 88}},
-		"by size":        {[]OutputFile{{"a", third}, {"b", third}, {"c", third}, {"d", third}}, []int{2, 2}},
-		"nothing to do":  {nil, nil},
-		"exactly a full": {many[:256], []int{256}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, nil)
-			store := &countingStore{Store: f.store}
-			f.store = store
-			outcome, _, err := f.run(t, outputs(tc.files...), wikiTask())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, store.batches); diff != "" {
-				t.Error(diff)
-			}
-			if n := len(decode(t, outcome).Created); n != len(tc.files) {
-				t.Errorf("created %d of %d", n, len(tc.files))
-			}
-			store.batches = nil
-			outcome, _, err = f.run(t, outputs(tc.files...), wikiTask())
-			if err != nil || len(store.batches) != 0 || len(decode(t, outcome).Unchanged) != len(tc.files) {
-				t.Errorf("a second run wrote %v: %v", store.batches, err)
-			}
-		})
-	}
-}
-
-func TestWriteFailures(t *testing.T) {
-	cases := map[string]struct {
-		err  error
-		want string
-	}{
-		"a busy target": {&contentstore.Error{Kind: contentstore.KindConflict, Reason: "busy"}, runtimeapi.CodeWriteConflict},
-		"a full disk":   {&contentstore.Error{Kind: contentstore.KindExhausted, Reason: "full"}, runtimeapi.CodeWriteFailed},
-		"anything else": {errors.New("boom"), runtimeapi.CodeWriteFailed},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, nil)
-			f.store = &countingStore{Store: f.store, before: func(int) error { return tc.err }}
-			_, stages, err := f.run(t, outputs(OutputFile{"a", []byte("a")}), wikiTask())
-			wantCode(t, err, tc.want)
-			if stages[len(stages)-1] != "writing" {
-				t.Errorf("failed in %s", stages[len(stages)-1])
-			}
-		})
-	}
-}
-
 func TestCompilerErrors(t *testing.T) {
 	cases := map[string]struct {
 		err  error
@@ -386,119 +269,4 @@ func TestWarningsAreBounded(t *testing.T) {
 	if len(warnings) != 101 || warnings[100] != "400 more warnings" {
 		t.Errorf("%d warnings, the last %q", len(warnings), warnings[len(warnings)-1])
 	}
-}
-
-// A rune may begin in one chunk and end in the next, or never.
-func TestCheckUTF8(t *testing.T) {
-	cases := map[string]struct {
-		chunk    string
-		last     bool
-		wantRest int
-		wantOK   bool
-	}{
-		"whole":                {"aé", false, 0, true},
-		"cut after one byte":   {"a\xe4", false, 1, true},
-		"cut after two bytes":  {"a\xe4\xb8", false, 2, true},
-		"cut after three":      {"\xf0\x9f\x98", false, 3, true},
-		"cut at the end":       {"a\xe4\xb8", true, 0, false},
-		"never a rune":         {"a\xffb", false, 0, false},
-		"continuation alone":   {"\x80\x80\x80\x80", false, 0, false},
-		"nothing":              {"", true, 0, true},
-		"a NUL byte is a rune": {"a\x00b", true, 0, true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			buf := []byte(tc.chunk)
-			rest, ok := checkUTF8(buf, len(buf), tc.last)
-			if rest != tc.wantRest || ok != tc.wantOK {
-				t.Errorf("rest %d, ok %v, want %d, %v", rest, ok, tc.wantRest, tc.wantOK)
-			}
-			if ok && string(buf[:rest]) != tc.chunk[len(tc.chunk)-rest:] {
-				t.Errorf("kept %q", buf[:rest])
-			}
-		})
-	}
-}
-
-func TestTextOverManyChunks(t *testing.T) {
-	f := newFixture(t, map[string]string{
-		"resources/docs/long.txt": "x" + strings.Repeat("中", 100_000),
-		"resources/docs/late.bin": strings.Repeat("a", 200_000) + "\xff" + strings.Repeat("a", 200_000),
-	})
-	got := map[string]Status{}
-	compiler := fakeCompiler{compile: func(_ context.Context, ws *Workspace) (*Bundle, error) {
-		for _, file := range ws.Sources[0].Files {
-			got[file.Path] = file.Status
-		}
-		return nil, nil
-	}}
-	if _, _, err := f.run(t, compiler, wikiTask()); err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]Status{
-		"a.md": StatusMaterialized, "sub/b.txt": StatusMaterialized, "long.txt": StatusMaterialized, "late.bin": StatusBinary,
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
-// failingStore cannot open one file.
-type failingStore struct {
-	contentstore.Store
-	uri string
-}
-
-func (s failingStore) Open(ctx context.Context, who contentstore.Principal, uri viking.URI) (io.ReadCloser, error) {
-	if uri.String() == s.uri {
-		return nil, errors.New("disk error")
-	}
-	return s.Store.Open(ctx, who, uri)
-}
-
-func TestASourceThatCannotBeReadIsAWarning(t *testing.T) {
-	f := newFixture(t, nil)
-	f.store = failingStore{Store: f.store, uri: "viking://resources/docs/a.md"}
-	var statuses []Status
-	compiler := fakeCompiler{compile: func(_ context.Context, ws *Workspace) (*Bundle, error) {
-		for _, file := range ws.Sources[0].Files {
-			statuses = append(statuses, file.Status)
-		}
-		return nil, nil
-	}}
-	outcome, _, err := f.run(t, compiler, wikiTask())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]Status{StatusDownloadError, StatusMaterialized}, statuses); diff != "" {
-		t.Error(diff)
-	}
-	want := []string{"viking://resources/docs/a.md could not be read", warnEmpty}
-	if diff := cmp.Diff(want, decode(t, outcome).Warnings); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestTwoSourcesKeepTheirOrderAndShareTheLimits(t *testing.T) {
-	f := newFixture(t, map[string]string{"resources/more/c.md": "c"})
-	task := wikiTask()
-	task.From = []string{"viking://resources/more", "viking://resources/docs"}
-	var ids []string
-	compiler := fakeCompiler{compile: func(_ context.Context, ws *Workspace) (*Bundle, error) {
-		for _, source := range ws.Sources {
-			ids = append(ids, source.ID+" "+source.URI)
-		}
-		return nil, nil
-	}}
-	limits := DefaultLimits()
-	limits.SourceFiles = 3
-	if _, _, err := f.run(t, compiler, task, WithLimits(limits)); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"src_1 viking://resources/more", "src_2 viking://resources/docs"}, ids); diff != "" {
-		t.Error(diff)
-	}
-	limits.SourceFiles = 2
-	_, _, err := f.run(t, compiler, task, WithLimits(limits))
-	wantCode(t, err, runtimeapi.CodeResourceExhausted)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,10 +24,22 @@ func (r *Reconciler) needsClaim(s *scope) bool {
 	return !s.settings.durable || opaque(s) || s.task.Spec.RuntimeName == ""
 }
 
+// sameSecond is how long after its creation a task may still get a sibling that
+// looks as old: times of creation are whole seconds. The second one is for clocks
+// that differ.
+const sameSecond = 2 * time.Second
+
+// ambiguous tells that the object of a task whose turn has come looks like one that
+// still waits, and that one as old waits for the same target: after a restart that
+// one might go first, beside this one.
+func (r *Reconciler) ambiguous(s *scope) bool {
+	return waitsOnRecord(s.task) && (s.now.Sub(s.task.CreationTimestamp.Time) < sameSecond || r.queue.tied(s.task.UID))
+}
+
 // claim puts on record, with the object's resource version, that the task is
 // about to be submitted. Another writer's conflict means that the pass is void.
 func (r *Reconciler) claim(ctx context.Context, s *scope) (bool, ctrl.Result, error) {
-	if !r.needsClaim(s) {
+	if !r.needsClaim(s) && !r.ambiguous(s) {
 		return false, ctrl.Result{}, nil
 	}
 	if submitting(s.task) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
 // verdict is the queue's answer to a task that wants to start.
@@ -34,6 +35,10 @@ type ticket struct {
 	// not submitted. Of two equally old tasks the one that has not waited goes
 	// first: an earlier process may have started it without a record.
 	waited bool
+	// version is the resource version at which this process first saw the task. Of
+	// two that nobody has written to it tells which was created first, which their
+	// times, in whole seconds, may not.
+	version string
 	// running tells that an executor may have the task: it holds its target and
 	// its slot whatever the limits say.
 	running bool
@@ -174,6 +179,20 @@ func (q *queue) hold(uid types.UID) {
 	q.deactivate(e)
 	e.state = held
 	q.freed(e)
+}
+
+// tied tells that another task of the same target is as old, so that nothing in the
+// two objects says which of them goes first.
+func (q *queue) tied(uid types.UID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e, ok := q.entries[uid]
+	if !ok || q.targetOf(e).members < 2 {
+		return false
+	}
+	return slices.ContainsFunc(q.targetOf(e).waiting, func(other *entry) bool {
+		return other != e && other.state != gone && other.created.Equal(e.created)
+	})
 }
 
 // forget drops a task that ended or is gone and admits those it was in the way of.
@@ -380,13 +399,17 @@ func (q *queue) tidyRuntime(name string) {
 	}
 }
 
-// older orders tasks by age, then as ticket.waited says, then by uid.
+// older orders tasks by age, then as ticket.waited and ticket.version say, then by
+// uid.
 func older(a, b *entry) bool {
 	if !a.created.Equal(b.created) {
 		return a.created.Before(b.created)
 	}
 	if a.waited != b.waited {
 		return b.waited
+	}
+	if order, err := resourceversion.CompareResourceVersion(a.version, b.version); err == nil && order != 0 {
+		return order < 0
 	}
 	return a.uid < b.uid
 }

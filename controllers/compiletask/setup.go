@@ -145,6 +145,7 @@ func (r *Reconciler) ticketOf(task *v1alpha1.CompileTask, target, runtime string
 		uid: task.UID, key: keyOf(task), target: target, runtime: runtime,
 		created: task.CreationTimestamp.Time,
 		waited:  waitsOnRecord(task),
+		version: task.ResourceVersion,
 		running: task.Status.SessionID != "" || submitting(task) || hasFinalizer(task),
 	}
 }

@@ -60,7 +60,7 @@ func (p *phase) run(ctx context.Context) error {
 	defer cancel()
 	p.random = rand.New(rand.NewPCG(p.seed, uint64(p.managers)))           //nolint:gosec // Choices of a test.
 	p.work = &workload{phase: p, random: rand.New(rand.NewPCG(p.seed, 7))} //nolint:gosec // Choices of a test.
-	p.observer, p.kills = newObserver(), map[crash.Point]int{}
+	p.observer, p.kills = newObserver(p.name+"-"), map[crash.Point]int{}
 	p.plan()
 	var err error
 	if p.fake, err = newFake(); err != nil {

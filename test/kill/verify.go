@@ -19,6 +19,7 @@ type findings struct {
 	executions, creates      int
 	secondKeys, secondRuns   []string
 	neverRun, wrongEnd       []string
+	runsOn                   []string
 	overlaps, unknown, stuck []string
 }
 
@@ -84,10 +85,11 @@ func (f *findings) examineTask(m *made, now *v1alpha1.CompileTask, report fakeru
 		f.neverRun = append(f.neverRun, name)
 	case wasCancelled && phase != v1alpha1.CompileTaskCancelled,
 		now.Status.SessionID != "" && !slices.Contains(entry.Sessions, now.Status.SessionID),
-		phase == v1alpha1.CompileTaskCompleted && entry.Status != "completed",
-		wasCancelled && entry.Executions > 0 && !entry.Status.Terminal():
+		phase == v1alpha1.CompileTaskCompleted && entry.Status != "completed":
 		f.wrongEnd = append(f.wrongEnd, fmt.Sprintf("%s: %s with session %q; executor: %s %v",
 			name, phase, now.Status.SessionID, entry.Status, entry.Sessions))
+	case wasCancelled && entry.Executions > 0 && !entry.Status.Terminal():
+		f.runsOn = append(f.runsOn, fmt.Sprintf("%s: session %v", name, entry.Sessions))
 	}
 }
 

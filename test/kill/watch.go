@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +16,9 @@ import (
 // observer watches every write of the tasks, and notes what must never happen
 // between two of them.
 type observer struct {
+	// prefix begins the namespaces it looks at: the other phase's tasks stay.
+	prefix string
+
 	mu        sync.Mutex
 	latest    map[types.UID]*v1alpha1.CompileTask
 	ended     map[types.UID]time.Time
@@ -23,8 +27,8 @@ type observer struct {
 	changed   chan struct{}
 }
 
-func newObserver() *observer {
-	return &observer{latest: map[types.UID]*v1alpha1.CompileTask{}, ended: map[types.UID]time.Time{}, changed: make(chan struct{})}
+func newObserver(prefix string) *observer {
+	return &observer{prefix: prefix, latest: map[types.UID]*v1alpha1.CompileTask{}, ended: map[types.UID]time.Time{}, changed: make(chan struct{})}
 }
 
 // follow takes events until the stream ends, and says whether that was because of
@@ -43,7 +47,9 @@ func (o *observer) follow(ctx context.Context, stream watch.Interface) error {
 				}
 				return fmt.Errorf("watch of the tasks ended: %v", event.Object)
 			}
-			o.see(task, time.Now())
+			if strings.HasPrefix(task.Namespace, o.prefix) {
+				o.see(task, time.Now())
+			}
 		}
 	}
 }

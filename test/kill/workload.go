@@ -39,9 +39,10 @@ const (
 )
 
 // The runtimes: one with durable keys, one without, one whose users have keys of
-// their own.
+// their own, and one that has room for the probes at all times.
 const (
 	runtimeDurable = "durable"
+	runtimePrompt  = "prompt"
 	runtimeForgets = "forgets"
 	runtimeKeyed   = "keyed"
 )
@@ -132,6 +133,7 @@ func (p *phase) furnish(ctx context.Context, url string) error {
 		objects = append(objects, runtime)
 	}
 	add(runtimeDurable, func(*v1alpha1.AgentRuntimeSpec) {})
+	add(runtimePrompt, func(*v1alpha1.AgentRuntimeSpec) {})
 	add(runtimeForgets, func(s *v1alpha1.AgentRuntimeSpec) { s.DurableKeys = false })
 	add(runtimeKeyed, func(s *v1alpha1.AgentRuntimeSpec) {
 		s.Credentials = &v1alpha1.RuntimeCredentials{Mode: v1alpha1.CredentialsSecret}
@@ -169,7 +171,7 @@ func (w *workload) batch(ctx context.Context) error {
 func (w *workload) probe(ctx context.Context) (*v1alpha1.CompileTask, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.create(ctx, kindProbe, runtimeDurable, 0); err != nil {
+	if err := w.create(ctx, kindProbe, runtimePrompt, 0); err != nil {
 		return nil, err
 	}
 	return w.tasks[len(w.tasks)-1].task, nil

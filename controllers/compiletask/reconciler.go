@@ -179,10 +179,10 @@ func (r *Reconciler) endUnsubmitted(ctx context.Context, s *scope) (bool, ctrl.R
 // admit asks the queue for the task's turn, unless an executor may have it
 // already: then the place is its own.
 func (r *Reconciler) admit(ctx context.Context, s *scope) (bool, ctrl.Result, error) {
-	if r.onRecord(s) {
+	if r.onRecord(s) || s.attempt.wasSubmitted() {
 		return false, ctrl.Result{}, nil
 	}
-	if s.task.Spec.Suspend && !s.attempt.wasSubmitted() {
+	if s.task.Spec.Suspend && !s.task.Spec.Cancel {
 		r.queue.forget(s.task.UID)
 		return r.waitFor(ctx, s, v1alpha1.ReasonSuspended, "The task is suspended; set spec.suspend to false to let it run", 0)
 	}
@@ -191,15 +191,22 @@ func (r *Reconciler) admit(ctx context.Context, s *scope) (bool, ctrl.Result, er
 		return r.waitFor(ctx, s, s.refused.reason, s.refused.message, refusedRetry)
 	}
 	r.queue.put(r.ticketOf(s.task, s.request.To, s.runtime.Name))
-	switch r.queue.admit(s.task.UID) {
-	case admitted:
+	switch turn := r.queue.admit(s.task.UID); {
+	case turn == admitted:
 		r.Metrics.admitted(s.attempt, s.task, s.now)
 		return false, ctrl.Result{}, nil
-	case targetBusy:
+	case turn == targetBusy:
 		// An older task of the target has not ended, so no earlier process can have
 		// started this one.
 		s.attempt.disinherit()
+		if done, result, err := r.endUnsubmitted(ctx, s); done || err != nil {
+			return done, result, err
+		}
 		return r.waitFor(ctx, s, v1alpha1.ReasonTargetBusy, "Another task with the same target runs or is older; this one starts when it is its turn", 0)
+	case s.task.Spec.Cancel:
+		// An earlier process may have sent it, and learning the session is the way to
+		// cancel it. That does not wait for a slot.
+		return false, ctrl.Result{}, nil
 	default:
 		return r.waitFor(ctx, s, v1alpha1.ReasonRuntimeBusy, "The runtime runs as many tasks as its maxConcurrentTasks allows; this one starts when it is its turn", 0)
 	}

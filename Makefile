@@ -8,6 +8,9 @@ SHELL := /usr/bin/env bash
 # One set of flags for every go command: -trimpath is part of the build cache's
 # key, so a command without it would compile everything a second time.
 export GOFLAGS ?= -trimpath -buildvcs=false
+# Static binaries, and one set of compiled packages for building, linting and
+# running; only the race detector needs C.
+export CGO_ENABLED ?= 0
 
 # The version that binaries and images carry.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -82,6 +85,7 @@ lint: $(GOLANGCI_LINT) ## Run golangci-lint on everything, and kube-api-linter o
 	$(GOLANGCI_LINT) run --config hack/golangci-kal.yml ./api/...
 
 .PHONY: test
+test: export CGO_ENABLED := 1
 test: controlplane ## Run the tests with the race detector, in shuffled order.
 	packages=$$(go list ./... | grep -Ev '$(TEST_EXCLUDE)'); \
 	KUBEBUILDER_ASSETS=$(ASSETS) go test -race -shuffle=on -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$packages
@@ -112,12 +116,12 @@ verify-manifests: controlplane
 .PHONY: build
 build: ## Build every binary, static, into bin/.
 	mkdir -p $(BIN)
-	CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
+	go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
 
 .PHONY: image
 image: ## Build the image without Docker or a registry, into dist/agentruntime-image.tar.
 	mkdir -p $(DIST)/image
-	CGO_ENABLED=0 GOOS=linux go build -ldflags '$(LDFLAGS)' -o $(DIST)/image/ ./cmd/...
+	GOOS=linux go build -ldflags '$(LDFLAGS)' -o $(DIST)/image/ ./cmd/...
 	go run ./hack/image -binaries $(DIST)/image -output $(DIST)/agentruntime-image.tar \
 		-image '$(IMG)' -version '$(VERSION)'
 
@@ -131,7 +135,7 @@ tools: $(GOLANGCI_LINT) ## Build the tools that are not run through go tool.
 # A change of the pinned version rebuilds it.
 $(GOLANGCI_LINT): hack/tools/lint/go.mod hack/tools/lint/go.sum hack/tools/lint/main.go
 	echo "building golangci-lint (about 1 minute, once)"
-	CGO_ENABLED=0 go -C hack/tools/lint build -o $@ .
+	go -C hack/tools/lint build -o $@ .
 	touch $@
 
 .PHONY: clean

@@ -48,7 +48,7 @@ func newScheme() *apiruntime.Scheme {
 // manager under the very name its certificate is for.
 func (s *stack) install(ctx context.Context) error {
 	var err error
-	if s.ports.webhook, err = freePort(); err != nil {
+	if s.ports.webhook, err = freePort(ctx); err != nil {
 		return err
 	}
 	rendered, err := exec.CommandContext(ctx, filepath.Join(s.assets, "kubectl"), "kustomize", "config/default").Output()

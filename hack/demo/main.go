@@ -53,32 +53,32 @@ func run(ctx context.Context, o options) (err error) {
 	s := &stack{options: o, work: work}
 	defer func() {
 		// A failure shows the end of the logs before they go.
-		if err != nil && ctx.Err() == nil {
+		if err != nil {
 			s.showLogs()
 		}
 		err = errors.Join(err, s.stop(), os.RemoveAll(work))
 	}()
+	err = s.play(ctx)
+	if ctx.Err() != nil {
+		fmt.Println("\ninterrupted; cleaning up")
+		err = nil
+	}
+	return err
+}
+
+// play is the demo from its start to where it ends, or is interrupted.
+func (s *stack) play(ctx context.Context) error {
 	if err := s.start(ctx); err != nil {
-		return interrupted(ctx, err)
+		return err
 	}
 	if err := tell(ctx, s); err != nil {
-		return interrupted(ctx, err)
+		return err
 	}
-	if o.stay {
+	if s.stay {
 		s.printAccess()
 		<-ctx.Done()
 	}
 	return nil
-}
-
-// interrupted takes a failure that only comes from being interrupted for no
-// failure.
-func interrupted(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		fmt.Println("\ninterrupted; cleaning up")
-		return nil
-	}
-	return err
 }
 
 // complete fills in defaults and makes the paths absolute.

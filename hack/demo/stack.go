@@ -184,7 +184,7 @@ func (s *stack) startRuntime(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if s.ports.runtime, err = freePort(); err != nil {
+	if s.ports.runtime, err = freePort(ctx); err != nil {
 		return err
 	}
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(s.ports.runtime))
@@ -206,10 +206,10 @@ func (s *stack) startManager(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.ports.health, err = freePort(); err != nil {
+	if s.ports.health, err = freePort(ctx); err != nil {
 		return err
 	}
-	if s.ports.metrics, err = freePort(); err != nil {
+	if s.ports.metrics, err = freePort(ctx); err != nil {
 		return err
 	}
 	err = s.run("manager", filepath.Join(s.work, "bin", "manager"),
@@ -226,12 +226,14 @@ func (s *stack) startManager(ctx context.Context) error {
 	return s.untilOK(ctx, "manager", fmt.Sprintf("http://127.0.0.1:%d/readyz", s.ports.health))
 }
 
-// process is a child of the demo. Its log goes to a file.
+// process is a child of the demo. Its log goes to a file. done is closed when it
+// has ended, with err.
 type process struct {
 	name    string
 	command *exec.Cmd
 	log     string
-	done    chan error
+	done    chan struct{}
+	err     error
 }
 
 func (s *stack) run(name, binary string, arguments ...string) error {
@@ -241,13 +243,16 @@ func (s *stack) run(name, binary string, arguments ...string) error {
 		return err
 	}
 	defer log.Close()
-	command := exec.Command(binary, arguments...)
+	command := exec.Command(binary, arguments...) //nolint:noctx // It is ended by stop, in order and in time.
 	command.Stdout, command.Stderr = log, log
 	if err := command.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", name, err)
 	}
-	p := &process{name: name, command: command, log: logPath, done: make(chan error, 1)}
-	go func() { p.done <- command.Wait() }()
+	p := &process{name: name, command: command, log: logPath, done: make(chan struct{})}
+	go func() {
+		p.err = command.Wait()
+		close(p.done)
+	}()
 	s.processes = append(s.processes, p)
 	return nil
 }
@@ -283,9 +288,8 @@ func (s *stack) until(ctx context.Context, what string, ask func() (bool, error)
 		}
 		for _, p := range s.processes {
 			select {
-			case err := <-p.done:
-				p.done <- err
-				return fmt.Errorf("%s has ended (%v) while waiting for %s", p.name, err, what)
+			case <-p.done:
+				return fmt.Errorf("%s has ended while waiting for %s: %w", p.name, what, p.err)
 			default:
 			}
 		}
@@ -297,13 +301,18 @@ func (s *stack) until(ctx context.Context, what string, ask func() (bool, error)
 	}
 }
 
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+func freePort(ctx context.Context) (int, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, fmt.Errorf("find a free port: %w", err)
 	}
 	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port, nil
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(port)
 }
 
 // showLogs prints the end of each child's log.

@@ -16,6 +16,7 @@ type options struct {
 	namespace           string
 	kubeconfig          string
 	leaderElect         bool
+	identity            string
 	metricsAddress      string
 	metricsInsecure     bool
 	healthAddress       string
@@ -35,6 +36,8 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 		"The kubeconfig to use. When empty: $KUBECONFIG, the Pod's service account, or ~/.kube/config.")
 	flags.BoolVar(&o.leaderElect, "leader-elect", true,
 		"Have only one of several managers run the controllers. All of them serve admission.")
+	flags.StringVar(&o.identity, "identity", "",
+		"The name under which this manager leads. One that comes back under its old name, such as its Pod's, goes on leading at once; no two that run may share one. When empty, a random name.")
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443",
 		`The address of the metrics, served over TLS to callers who may get /metrics. "0" turns them off.`)
 	flags.BoolVar(&o.metricsInsecure, "metrics-insecure", false,

@@ -14,6 +14,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -48,6 +49,8 @@ const (
 	reconcileTimeout = time.Minute
 	// drainTimeout is how long running passes have when the manager stops.
 	drainTimeout = 20 * time.Second
+	// renewDeadline is how long a leader tries to renew its lease before it gives up.
+	renewDeadline = 10 * time.Second
 )
 
 // run runs the manager until ctx ends.
@@ -61,7 +64,11 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := ctrl.NewManager(config, managerOptions(o, rotator))
+	managerOptions, err := managerOptions(config, o, rotator)
+	if err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(config, managerOptions)
 	if err != nil {
 		return fmt.Errorf("make the manager: %w", err)
 	}
@@ -109,12 +116,12 @@ func newScheme() *runtime.Scheme {
 	return scheme
 }
 
-func managerOptions(o options, rotator *servingcert.Rotator) ctrl.Options {
+func managerOptions(config *rest.Config, o options, rotator *servingcert.Rotator) (ctrl.Options, error) {
 	admission := webhook.Options{Host: o.webhookHost, Port: o.webhookPort, CertDir: o.webhookCertDir}
 	if rotator != nil {
 		admission.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.GetCertificate = rotator.GetCertificate }}
 	}
-	drain, timeout := drainTimeout, reconcileTimeout
+	drain, timeout, renew := drainTimeout, reconcileTimeout, renewDeadline
 	out := ctrl.Options{
 		Scheme:                        newScheme(),
 		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddress},
@@ -123,6 +130,7 @@ func managerOptions(o options, rotator *servingcert.Rotator) ctrl.Options {
 		LeaderElectionID:              leaseName,
 		LeaderElectionNamespace:       o.namespace,
 		LeaderElectionReleaseOnCancel: true,
+		RenewDeadline:                 &renew,
 		GracefulShutdownTimeout:       &drain,
 		WebhookServer:                 webhook.NewServer(admission),
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
@@ -134,7 +142,15 @@ func managerOptions(o options, rotator *servingcert.Rotator) ctrl.Options {
 		out.Metrics.SecureServing = true
 		out.Metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
 	}
-	return out
+	if o.leaderElect && o.identity != "" {
+		lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, o.namespace, leaseName,
+			resourcelock.ResourceLockConfig{Identity: o.identity}, config, renewDeadline)
+		if err != nil {
+			return ctrl.Options{}, fmt.Errorf("make the leader's lock: %w", err)
+		}
+		out.LeaderElectionResourceLockInterface = lock
+	}
+	return out, nil
 }
 
 // setupControllers adds the controllers, and returns the one whose calls outlive

@@ -55,10 +55,14 @@ type queue struct {
 	// the lock held and must not call back.
 	wake func(types.NamespacedName)
 
-	mu       sync.Mutex
-	entries  map[types.UID]*entry
-	targets  map[targetKey]*targetState
-	runtimes map[string]*runtimeState
+	mu sync.Mutex
+	// gathering tells that tasks from before this process are still being put, in no
+	// order, so that none may start: an older one may come. The first task that asks
+	// ends it, since passes begin when all have been put.
+	gathering bool
+	entries   map[types.UID]*entry
+	targets   map[targetKey]*targetState
+	runtimes  map[string]*runtimeState
 }
 
 type targetKey struct{ namespace, target string }
@@ -139,11 +143,19 @@ func (q *queue) put(t ticket) {
 	}
 }
 
+// gather has nothing start until a task asks to.
+func (q *queue) gather() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.gathering = true
+}
+
 // admit asks whether a task may start now. Once admitted it stays so until
 // remove, hold or forget.
 func (q *queue) admit(uid types.UID) verdict {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.gathering = false
 	e, ok := q.entries[uid]
 	if !ok {
 		return unlisted
@@ -310,7 +322,7 @@ func crowded(members int) int { return 2*members + 16 }
 // that runs the fewest there. asking is not woken: it hears the answer directly.
 func (q *queue) fill(runtime string, asking *entry) {
 	r := q.runtimeOf(runtime)
-	for r.active < r.limit {
+	for r.active < r.limit && !q.gathering {
 		next := q.next(r)
 		if next == nil {
 			break

@@ -111,3 +111,22 @@ func waitingTask(t ticket, waits bool) *v1alpha1.CompileTask {
 	}
 	return task
 }
+
+func TestNothingStartsWhileTasksAreGathered(t *testing.T) {
+	older, younger := ticketFor(1, "a", "x", "r"), ticketFor(2, "a", "x", "r")
+	var woken []types.NamespacedName
+	q := newQueue(func(key types.NamespacedName) { woken = append(woken, key) })
+	q.gather()
+	q.put(younger)
+	q.setLimit("r", 10)
+	if running, _ := q.counts("r"); running != 0 || len(woken) != 0 {
+		t.Fatalf("%d run and %v are woken before all tasks are known", running, woken)
+	}
+	q.put(older)
+	if got := q.admit(younger.uid); got != targetBusy {
+		t.Errorf("admit the younger: %v, want %v", got, targetBusy)
+	}
+	if got := q.admit(older.uid); got != admitted {
+		t.Errorf("admit the older: %v, want %v", got, admitted)
+	}
+}

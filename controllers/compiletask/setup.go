@@ -47,6 +47,7 @@ func (r *Reconciler) prepare() {
 	r.passes = &passes{}
 	r.calls = newCaller(context.Background())
 	r.queue = newQueue(func(key types.NamespacedName) { r.passes.ask(key, priorityNew) })
+	r.queue.gather()
 }
 
 // passes lets what is outside the controller's sources ask for a pass.

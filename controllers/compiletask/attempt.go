@@ -46,6 +46,11 @@ type attempt struct {
 
 	credential *credential
 
+	// left tells that the task has ended, or is gone, while its create call was
+	// under way; leftSession is the session on record by then.
+	left        bool
+	leftSession string
+
 	// calling is the call under way; stop ends it early.
 	calling operation
 	stop    context.CancelFunc
@@ -203,12 +208,32 @@ func (at *attempt) refuseHold() {
 	at.holdRefused = true
 }
 
-// learn records the session that a create call answered with.
-func (at *attempt) learn(session string, now time.Time) {
+// learn records the session that a create call answered with. It reports that
+// nobody wants it any more.
+func (at *attempt) learn(session string, now time.Time) (unwanted bool) {
 	at.mu.Lock()
 	defer at.mu.Unlock()
 	at.session, at.started = session, now
 	at.clearFailure()
+	return at.left && at.leftSession != session
+}
+
+// leave marks that the task has ended or is gone, and reports whether a create
+// call is under way, which then sees to its session itself.
+func (at *attempt) leave(recorded string) bool {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	if at.calling != opSubmit || at.session != "" {
+		return false
+	}
+	at.left, at.leftSession = true, recorded
+	return true
+}
+
+func (at *attempt) isLeft() bool {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	return at.left
 }
 
 func (at *attempt) wasSubmitted() bool {

@@ -85,6 +85,10 @@ func payloadOf(task *v1alpha1.CompileTask, request viking.Canonical) runtimeapi.
 // follows at once, since many tasks end within it and then need no record of
 // having run.
 func (c *run) submit(ctx context.Context, request executor.SubmitRequest) {
+	if c.attempt.isLeft() {
+		c.done(priorityBegun)
+		return
+	}
 	began := time.Now()
 	submission, err := c.executor.Submit(ctx, request)
 	c.reconciler.Metrics.call(opSubmit, err, time.Since(began))
@@ -93,7 +97,10 @@ func (c *run) submit(ctx context.Context, request executor.SubmitRequest) {
 		return
 	}
 	c.session = submission.SessionID
-	c.attempt.learn(submission.SessionID, c.reconciler.Clock.Now())
+	if unwanted := c.attempt.learn(submission.SessionID, c.reconciler.Clock.Now()); unwanted {
+		c.cancel(ctx)
+		return
+	}
 	calls := c.reconciler.calls
 	if !c.settings.durable || c.settings.hold == 0 || !calls.tryHold(c.lane) {
 		c.done(priorityBegun)
@@ -187,8 +194,12 @@ func (c *run) done(priority int) {
 }
 
 // stopStray cancels, once and without waiting, a session that only this process
-// knows of and whose task has ended or is gone without it.
+// knows of and whose task has ended or is gone without it. A create call under way
+// cancels the session that it begins.
 func (r *Reconciler) stopStray(at *attempt, task *v1alpha1.CompileTask) {
+	if at.leave(task.Status.SessionID) {
+		return
+	}
 	at.abandon()
 	session := at.strayOf(task)
 	if session == "" {

@@ -46,11 +46,15 @@ func (r *Reconciler) setEnd(s *scope, status *v1alpha1.CompileTaskStatus, end *e
 	status.Stage = end.stage
 	status.Error = end.err
 	status.CompletionTime = following(status.UpdateTime, s.now)
-	if merged := mergeMembers(rawOf(status.Meta), end.meta); !emptyObject(merged) && len(merged) <= v1alpha1.MaxMetaBytes {
-		status.Meta = &runtime.RawExtension{Raw: merged}
-	}
 	if end.condition == v1alpha1.ConditionComplete {
 		status.ResultSummary = summarize(end.result)
+	}
+	merged := mergeMembers(rawOf(status.Meta), end.meta)
+	switch {
+	case len(merged) > v1alpha1.MaxMetaBytes:
+		warn(status.ResultSummary, "The executor's metadata is too large to be kept; status.meta lacks some of it")
+	case !emptyObject(merged):
+		status.Meta = &runtime.RawExtension{Raw: merged}
 	}
 	setCondition(status, s, end.condition, metav1.ConditionTrue, end.reason, end.message)
 }
@@ -133,6 +137,15 @@ func summarize(result json.RawMessage) *v1alpha1.ResultSummary {
 		}
 	}
 	return summary
+}
+
+// warn puts a warning of the operator's own before the executor's.
+func warn(summary *v1alpha1.ResultSummary, text string) {
+	if summary == nil {
+		return
+	}
+	summary.WarningCount++
+	summary.Warnings = append([]string{text}, summary.Warnings[:min(len(summary.Warnings), maxWarnings-1)]...)
 }
 
 func count(number json.Number) int32 {

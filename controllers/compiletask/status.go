@@ -55,14 +55,14 @@ func following(previous *metav1.MicroTime, now time.Time) *metav1.MicroTime {
 }
 
 // waitFor says in the task's status what it waits for, once for each kind of
-// thing: whether it is its target or its runtime that is busy is one kind.
+// thing: whether it is its target or its runtime that is busy is one kind. What a
+// person has to mend is said anew when it is something else.
 func (r *Reconciler) waitFor(ctx context.Context, s *scope, reason, message string, retry time.Duration) (bool, ctrl.Result, error) {
 	result := ctrl.Result{}
 	if retry > 0 {
 		result.RequeueAfter = jitter(retry)
 	}
-	have := meta.FindStatusCondition(s.task.Status.Conditions, v1alpha1.ConditionSubmitted)
-	if have != nil && have.Status == metav1.ConditionFalse && waitKind(have.Reason) == waitKind(reason) && s.task.Status.Phase == s.task.DerivePhase() {
+	if waitsFor(s.task, reason, message) && s.task.Status.Phase == s.task.DerivePhase() {
 		return true, result, nil
 	}
 	err := r.writeStatus(ctx, s, func(status *v1alpha1.CompileTaskStatus) {
@@ -74,6 +74,15 @@ func (r *Reconciler) waitFor(ctx context.Context, s *scope, reason, message stri
 	}
 	r.waitingEvent(s, reason, message)
 	return true, result, nil
+}
+
+// waitsFor tells whether the task's status says so already.
+func waitsFor(task *v1alpha1.CompileTask, reason, message string) bool {
+	have := meta.FindStatusCondition(task.Status.Conditions, v1alpha1.ConditionSubmitted)
+	if have == nil || have.Status != metav1.ConditionFalse || waitKind(have.Reason) != waitKind(reason) {
+		return false
+	}
+	return waitKind(reason) == v1alpha1.ReasonTargetBusy || have.Message == clip(message, maxConditionBytes)
 }
 
 func waitKind(reason string) string {

@@ -4,7 +4,10 @@ package compiletask_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
@@ -44,7 +48,7 @@ func TestCompileTask(t *testing.T) {
 }
 
 var _ = BeforeSuite(func() {
-	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
+	ctrl.SetLogger(zap.New(zap.WriteTo(io.MultiWriter(GinkgoWriter, &logs)), zap.UseDevMode(true)))
 	SetDefaultEventuallyTimeout(15 * time.Second)
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	SetDefaultConsistentlyDuration(400 * time.Millisecond)
@@ -53,12 +57,38 @@ var _ = BeforeSuite(func() {
 	env, err = testenv.Start(testenv.Options{})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(env.Stop()).To(Succeed()) })
+	DeferCleanup(requireSecretsNowhere)
 	k8s, err = client.New(env.Config, client.Options{Scheme: testenv.NewScheme()})
 	Expect(err).NotTo(HaveOccurred())
 	keyRing, err = sealed.ParseKeyRing(sealed.GenerateKeyRingData())
 	Expect(err).NotTo(HaveOccurred())
 	Expect(k8s.Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: operatorNamespace}})).To(Succeed())
 })
+
+// requireSecretsNowhere looks for the secrets of all specs in all that was logged
+// and in all that was written.
+func requireSecretsNowhere() {
+	ctx := context.Background()
+	written := map[string]client.ObjectList{
+		"CompileTasks": &v1alpha1.CompileTaskList{}, "AgentRuntimes": &v1alpha1.AgentRuntimeList{},
+		"Payloads": &v1alpha1.PayloadList{}, "events": &eventsv1.EventList{},
+	}
+	texts := map[string]string{"logs": logs.String()}
+	for name, list := range written {
+		Expect(k8s.List(ctx, list)).To(Succeed())
+		text, err := json.Marshal(list)
+		Expect(err).NotTo(HaveOccurred())
+		texts[name] = string(text)
+	}
+	Expect(secrets).NotTo(BeEmpty())
+	for name, text := range texts {
+		for _, secret := range secrets {
+			if strings.Contains(text, secret) {
+				Fail("a secret shows in the " + name)
+			}
+		}
+	}
+}
 
 // startManager runs a manager with the controller until the returned function is
 // called, which waits for its end.

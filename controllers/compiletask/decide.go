@@ -189,7 +189,8 @@ func (in *input) nextBound() time.Duration {
 // durable keys, whose end may come with it (spec decision 0.3).
 func needsRecord(in *input) bool {
 	if in.session() == "" {
-		return in.view.failure != nil
+		shown := submitting(in.task) && sameReachable(in) && in.task.Status.Phase == in.task.DerivePhase()
+		return in.view.failure != nil && !shown
 	}
 	if !in.recorded() {
 		return in.view.calling == "" || !in.settings.durable

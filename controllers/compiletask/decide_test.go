@@ -257,7 +257,7 @@ func TestDecideCalls(t *testing.T) {
 		},
 		"a poll that is not held waits for its time": {
 			{change: with(func(in *input) { in.settings.hold, in.view.polledAt = 0, tableNow.Add(-time.Second) }), in: []why{whyNot}},
-			{change: with(func(in *input) { in.settings.hold, in.view.polledAt = 0, tableNow.Add(-3 * time.Second) }), in: []why{whyNot}, call: opPoll},
+			{change: with(func(in *input) { in.settings.hold, in.view.polledAt = 0, tableNow.Add(-3*time.Second) }), in: []why{whyNot}, call: opPoll},
 			{change: with(func(in *input) { in.view.holdRefused, in.view.polledAt = true, tableNow.Add(-time.Second) }), in: []why{whyNot}},
 			{change: with(func(in *input) { in.settings.hold, in.view.polledAt = 0, tableNow }), in: stopped, call: opCancel},
 		},
@@ -376,6 +376,10 @@ func TestDecideRecords(t *testing.T) {
 			in.task.Status.Conditions = append(in.task.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionExecutorReachable, Status: status})
 		}
 	}
+	submittingOnRecord := func(in *input) {
+		in.task.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionSubmitted, Status: metav1.ConditionUnknown}}
+		in.task.Status.Phase = v1alpha1.CompileTaskRunning
+	}
 	sameStage := seen(executor.Observation{State: executor.StateRunning, Stage: "compile: agent"})
 	unrecorded := func(in *input) { in.task.Status.SessionID = "" }
 	calling := func(in *input) { in.view.calling = opPoll }
@@ -395,6 +399,9 @@ func TestDecideRecords(t *testing.T) {
 		"the first failure":                     {whyNot, with(failing(network("poll"), 0)), true},
 		"the second failure":                    {whyNot, with(failing(network("poll"), 0), unreachable(metav1.ConditionFalse)), false},
 		"the first failure of a submit":         {whyNot, with(unsubmitted, failing(network("submit"), 0)), true},
+		"the second failure of a submit":        {whyNot, with(unsubmitted, failing(network("submit"), 0), submittingOnRecord, unreachable(metav1.ConditionFalse)), false},
+		"the first failure of a claimed submit": {whyNot, with(unsubmitted, failing(network("submit"), 0), submittingOnRecord), true},
+		"a cancel while a submit fails":         {whyCancel, with(unsubmitted, failing(network("submit"), 0), submittingOnRecord, unreachable(metav1.ConditionFalse)), true},
 		"calls get through again":               {whyNot, with(sameStage, unreachable(metav1.ConditionFalse)), true},
 		"they still do":                         {whyNot, with(sameStage, unreachable(metav1.ConditionTrue)), false},
 		"a cancel that does not show":           {whyCancel, with(sameStage, func(in *input) { in.task.Status.Phase = v1alpha1.CompileTaskRunning }), true},

@@ -152,7 +152,9 @@ func (c *run) presentable(raw json.RawMessage) json.RawMessage {
 	if emptyObject(raw) {
 		return nil
 	}
-	clean, err := executor.RedactJSON(raw, c.secrets...)
+	// The gateway token may have been read, for the first time or anew, by the very
+	// call that this answers.
+	clean, err := executor.RedactJSON(raw, append(c.reconciler.Executors.Secrets(c.lane), c.secrets...)...)
 	if err != nil {
 		return nil
 	}

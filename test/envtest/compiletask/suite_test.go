@@ -80,7 +80,6 @@ func requireSecretsNowhere() {
 		Expect(err).NotTo(HaveOccurred())
 		texts[name] = string(text)
 	}
-	Expect(secrets).NotTo(BeEmpty())
 	for name, text := range texts {
 		for _, secret := range secrets {
 			if strings.Contains(text, secret) {

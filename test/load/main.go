@@ -1,0 +1,163 @@
+// Command load measures the budgets of DESIGN.md that concern CompileTasks, on a
+// control plane of its own, and exits non-zero when one is missed. What is a ratio
+// is measured against raw client-go in the same run.
+//
+// The manager under test runs as a process of its own (test/kill/manager, which
+// wires what the shipped one does, without admission and leader election), and so
+// does the executor. docs/performance.md tells what each row means.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// options are the command's flags.
+type options struct {
+	rows     string
+	quick    bool
+	finished int
+	running  int
+	rounds   int
+	tasks    int
+	idle     time.Duration
+	workDir  string
+}
+
+// Sizes of the full and of the quick run.
+const (
+	fullFinished, quickFinished = 100_000, 5_000
+	fullRunning, quickRunning   = 10_000, 1_000
+	fullRounds, quickRounds     = 5, 4
+	fullTasks, quickTasks       = 800, 400
+	fullIdle, quickIdle         = time.Minute, 20 * time.Second
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "load:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("load", flag.ContinueOnError)
+	flags.StringVar(&o.rows, "rows", "", "comma-separated rows to measure, of "+strings.Join(names(), ", ")+"; empty means all")
+	flags.BoolVar(&o.quick, "quick", false, "smaller sizes, for CI; the sizes and scaled bounds are printed")
+	flags.IntVar(&o.finished, "finished", 0, fmt.Sprintf("finished tasks of the row scale; 0 means %d, quick %d", fullFinished, quickFinished))
+	flags.IntVar(&o.running, "running", 0, fmt.Sprintf("running tasks of the row scale; 0 means %d, quick %d", fullRunning, quickRunning))
+	flags.IntVar(&o.rounds, "rounds", 0, fmt.Sprintf("rounds of the row throughput, each raw and with the operator; 0 means %d, quick %d", fullRounds, quickRounds))
+	flags.IntVar(&o.tasks, "tasks", 0, fmt.Sprintf("tasks of a round; 0 means %d, quick %d", fullTasks, quickTasks))
+	flags.StringVar(&o.workDir, "work-dir", "", "folder for binaries, logs and profiles, kept; empty means a temporary one")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	pick := func(value *int, full, quick int) {
+		switch {
+		case *value == 0 && o.quick:
+			*value = quick
+		case *value == 0:
+			*value = full
+		}
+	}
+	pick(&o.finished, fullFinished, quickFinished)
+	pick(&o.running, fullRunning, quickRunning)
+	pick(&o.rounds, fullRounds, quickRounds)
+	pick(&o.tasks, fullTasks, quickTasks)
+	o.idle = fullIdle
+	if o.quick {
+		o.idle = quickIdle
+	}
+	return o, o.check()
+}
+
+func (o *options) check() error {
+	for _, name := range o.chosen() {
+		if !slices.Contains(names(), name) {
+			return fmt.Errorf("--rows: %q is none of %s", name, strings.Join(names(), ", "))
+		}
+	}
+	if o.running < fewRunning || o.finished < 0 || o.rounds < 1 || o.tasks < inFlight {
+		return fmt.Errorf("--running must be at least %d, --tasks at least %d, --rounds positive, --finished not negative", fewRunning, inFlight)
+	}
+	return nil
+}
+
+// chosen lists the rows to measure.
+func (o *options) chosen() []string {
+	if chosen := strings.FieldsFunc(o.rows, func(r rune) bool { return r == ',' }); len(chosen) > 0 {
+		return chosen
+	}
+	return names()
+}
+
+// row is a measurement.
+type row struct {
+	name    string
+	measure func(*lab, context.Context) ([]result, error)
+}
+
+func rows() []row {
+	return []row{
+		{"writes", (*lab).writes},
+		{"throughput", (*lab).throughput},
+		{"latency", (*lab).latency},
+		{"recovery", (*lab).recovery},
+		{"end", (*lab).end},
+		{"scale", (*lab).scale},
+	}
+}
+
+func names() []string {
+	var all []string
+	for _, r := range rows() {
+		all = append(all, r.name)
+	}
+	return all
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	log.SetLogger(logr.Discard())
+	l, err := newLab(ctx, o, out)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	var results []result
+	var problems []error
+	for _, r := range rows() {
+		if !slices.Contains(o.chosen(), r.name) {
+			continue
+		}
+		l.printf("%s ...\n", r.name)
+		began := time.Now()
+		found, err := r.measure(l, ctx)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("row %s: %w", r.name, err))
+		}
+		l.printf("%s took %.0f s\n", r.name, time.Since(began).Seconds())
+		results = append(results, found...)
+	}
+	print(out, results)
+	return errors.Join(append(problems, missed(results)...)...)
+}

@@ -90,6 +90,10 @@ test: controlplane ## Run the tests with the race detector, in shuffled order.
 	packages=$$(go list ./... | grep -Ev '$(TEST_EXCLUDE)'); \
 	KUBEBUILDER_ASSETS=$(ASSETS) go test -race -shuffle=on -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$packages
 
+.PHONY: kill
+kill: controlplane ## Kill the manager at named points, many times; fails when a task is lost or run twice.
+	KUBEBUILDER_ASSETS=$(ASSETS) go run ./test/kill
+
 .PHONY: bench
 bench: controlplane ## Measure the budgets of docs/performance.md; fails below a bound.
 	KUBEBUILDER_ASSETS=$(ASSETS) go run ./test/load

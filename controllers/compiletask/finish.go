@@ -73,13 +73,24 @@ func (r *Reconciler) afterEnd(ctx context.Context, task *v1alpha1.CompileTask) (
 	if at := r.attempts.take(task.UID); at != nil {
 		r.stopStray(at, task)
 	}
-	if hasFinalizer(task) {
-		kept := slices.DeleteFunc(slices.Clone(task.Finalizers), func(f string) bool { return f == v1alpha1.FinalizerCancelOnDelete })
-		if err := r.patchFinalizers(ctx, task, kept); err != nil {
-			return ordinary(ctrl.Result{}, fmt.Errorf("remove the finalizer: %w", err))
-		}
+	if err := r.removeFinalizer(ctx, task); err != nil {
+		return ordinary(ctrl.Result{}, fmt.Errorf("remove the finalizer: %w", err))
 	}
 	return r.expire(ctx, task)
+}
+
+// removeFinalizer takes the finalizer off, once: the pass that the terminal write
+// itself brings about may come before the cache shows that it is off.
+func (r *Reconciler) removeFinalizer(ctx context.Context, task *v1alpha1.CompileTask) error {
+	if !hasFinalizer(task) || !r.released.add(task.UID) {
+		return nil
+	}
+	kept := slices.DeleteFunc(slices.Clone(task.Finalizers), func(f string) bool { return f == v1alpha1.FinalizerCancelOnDelete })
+	err := r.patchFinalizers(ctx, task, kept)
+	if err != nil {
+		r.released.drop(task.UID)
+	}
+	return err
 }
 
 // expire deletes the task when its TTL has passed.

@@ -47,6 +47,7 @@ type Reconciler struct {
 
 	queue    *queue
 	attempts *attempts
+	released *released
 	calls    *caller
 	passes   *passes
 }

@@ -44,6 +44,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // prepare makes the parts that are the reconciler's own.
 func (r *Reconciler) prepare() {
 	r.attempts = newAttempts()
+	r.released = newReleased()
 	r.passes = &passes{}
 	r.calls = newCaller(context.Background())
 	r.queue = newQueue(func(key types.NamespacedName) { r.passes.ask(key, priorityNew) })
@@ -107,12 +108,16 @@ func (r *Reconciler) taskHandler() handler.TypedEventHandler[*v1alpha1.CompileTa
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.CompileTask], q requestQueue) {
 			r.observe(e.ObjectNew, false)
+			if !hasFinalizer(e.ObjectNew) {
+				r.released.drop(e.ObjectNew.UID)
+			}
 			if r.changedByOthers(e.ObjectOld, e.ObjectNew) {
 				enqueue(q, reconcile.Request{NamespacedName: keyOf(e.ObjectNew)}, priorityBegun)
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.CompileTask], _ requestQueue) {
 			r.queue.forget(e.Object.UID)
+			r.released.drop(e.Object.UID)
 			if at := r.attempts.take(e.Object.UID); at != nil {
 				r.stopStray(at, e.Object)
 			}

@@ -152,7 +152,7 @@ func (h *HTTP) do(ctx context.Context, c call) (answer, error) {
 	defer cancel()
 	token, err := h.token(callCtx)
 	if err != nil {
-		return answer{}, h.failure(ctx, callCtx, c, "", fmt.Errorf("read gateway token: %w", err))
+		return answer{}, h.unsent(ctx, callCtx, c, err)
 	}
 	token = strings.TrimSpace(token)
 	req, err := h.request(callCtx, c, token)
@@ -272,6 +272,16 @@ func headerValue(s string) bool {
 		}
 	}
 	return true
+}
+
+// unsent returns the error of a call whose gateway token could not be had, which
+// the caller can tell by the cause.
+func (h *HTTP) unsent(ctx, callCtx context.Context, c call, cause error) error {
+	err := h.failure(ctx, callCtx, c, "", fmt.Errorf("read gateway token: %w", cause))
+	if e, ok := errors.AsType[*Error](err); ok {
+		e.cause = cause
+	}
+	return err
 }
 
 // failure turns what stopped a call into what its caller acts on: the caller's

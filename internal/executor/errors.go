@@ -33,7 +33,13 @@ type Error struct {
 
 	// gatewayRejected marks a 401 or 403 about the gateway token (A.7).
 	gatewayRejected bool
+	// cause is an error of the caller's own, from which the executor is not at fault.
+	cause error
 }
+
+// Unwrap returns the error of the caller's own GatewayToken function that kept the
+// call from being sent, nil for all others. Its text is not redacted.
+func (e *Error) Unwrap() error { return e.cause }
 
 // Error returns "<op>: CODE: message".
 func (e *Error) Error() string { return e.Op + ": " + e.Code + ": " + e.Message }

@@ -171,6 +171,10 @@ func (c *run) failed(ctx context.Context, op operation, err error) {
 		// The key may have been rotated, or the token run out: read it anew, once.
 		c.attempt.setCredential(nil)
 		c.attempt.fail(op, asTransient(err), now)
+	case executor.IsGatewayRejected(err):
+		// That is between the operator and the executor, and passes once both have the
+		// same token; the task is not at fault.
+		c.attempt.fail(op, asTransient(err), now)
 	default:
 		c.attempt.fail(op, err, now)
 	}

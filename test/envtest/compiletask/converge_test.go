@@ -144,6 +144,17 @@ var _ = Describe("Convergence on what the executor says", Ordered, func() {
 		Expect(string(end(task).Status.Meta.Raw)).To(MatchJSON(`{"token_usage":{"total":2},"model":"m"}`))
 	})
 
+	It("does not fail a task over the operator's own token", func() {
+		task := newTask(namespace, patient.Name)
+		refusal := fakeruntime.Refuse(http.StatusForbidden, "PERMISSION_DENIED", "gateway token rejected")
+		refusal.Header = http.Header{runtimeapi.HeaderGatewayChallenge: {"true"}}
+		fake.On(fakeruntime.To(task.Spec.To), fakeruntime.Behaviour{Faults: []fakeruntime.Fault{
+			{Op: fakeruntime.OpCreate, Count: 1, Respond: refusal}, {Op: fakeruntime.OpStatus, Count: 1, Respond: refusal},
+		}})
+		Expect(endReason(end(create(task)))).To(Equal("Complete/Completed"))
+		requireOneExecution(fake, task)
+	})
+
 	It("shows failing calls while they fail, and that they get through again", func() {
 		task := newTask(namespace, patient.Name)
 		fake.On(fakeruntime.To(task.Spec.To), steady(fakeruntime.Fault{Op: fakeruntime.OpStatus, Skip: 1, Count: 2, Respond: fakeruntime.Refuse(http.StatusBadGateway, "UNAVAILABLE", "gone fishing")}))

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/agentruntime/operator/api/v1alpha1"
@@ -17,9 +18,10 @@ const originPermission = "permission"
 // ValidateCompileTask lists every fault of a task that its schema and CEL rules
 // can't see, each with its field's path.
 //
-// With old nil the task is new: its URIs must be what compile-api.md B.2 and G
-// allow the caller, with path variables as they are at the task's creation time,
-// and its args within their bounds and free of secrets. Otherwise only args are
+// With old nil the task is new: its name must not be one of the REST API's, its
+// URIs must be what compile-api.md B.2 and G allow the caller, with path variables
+// as they are at the task's creation time, and its args within their bounds and
+// free of secrets. Otherwise only args are
 // looked at, and must not have changed; the rest is immutable by CEL, so an old
 // fault passes unchanged and can't hold up an update.
 func ValidateCompileTask(task, old *v1alpha1.CompileTask, caller viking.Caller) field.ErrorList {
@@ -27,7 +29,24 @@ func ValidateCompileTask(task, old *v1alpha1.CompileTask, caller viking.Caller) 
 	if old != nil {
 		return validateArgsUnchanged(task.Spec.Args, old.Spec.Args, spec.Child("args"))
 	}
-	return append(validateURIs(task, caller, spec), validateArgs(task.Spec.Args, spec.Child("args"))...)
+	faults := validateName(task.Name, field.NewPath("metadata", "name"))
+	faults = append(faults, validateURIs(task, caller, spec)...)
+	return append(faults, validateArgs(task.Spec.Args, spec.Child("args"))...)
+}
+
+// validateName refuses names that give a task its id, and so its executor's
+// Idempotency-Key. Their user would choose the identity: two tasks could have the
+// same one, and be given one session. They are for the REST API, which will put a
+// mark on what it makes that only it can make; until then nobody may use them.
+// config/policies/compiletask_names.yaml holds the same without this webhook.
+func validateName(name string, path *field.Path) field.ErrorList {
+	// Without a uid, only such a name makes an id.
+	nameOnly := v1alpha1.CompileTask{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if nameOnly.TaskID() == "" {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, name,
+		"names of the form cmp-<32 hex digits> are kept for tasks made through the REST API; choose another")}
 }
 
 func validateURIs(task *v1alpha1.CompileTask, caller viking.Caller, spec *field.Path) field.ErrorList {

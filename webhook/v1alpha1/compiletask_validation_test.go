@@ -116,6 +116,36 @@ func TestArgsFaultsAreBoundedAndShowNoValue(t *testing.T) {
 	}
 }
 
+func TestNamesOfTheRESTAPIAreRefused(t *testing.T) {
+	cases := map[string]struct {
+		name string
+		want []string
+	}{
+		"a name that makes the id":      {name: "cmp-0123456789abcdef0123456789abcdef", want: []string{"metadata.name: FieldValueInvalid"}},
+		"a digit less":                  {name: "cmp-0123456789abcdef0123456789abcde"},
+		"a digit more":                  {name: "cmp-0123456789abcdef0123456789abcdef0"},
+		"a letter that is no hex digit": {name: "cmp-0123456789abcdef0123456789abcdeg"},
+		"another prefix":                {name: "x-cmp-0123456789abcdef0123456789abcdef"},
+		"no name yet":                   {},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			task := makeTask(nil)
+			task.Name = tc.name
+			got := ValidateCompileTask(task, nil, viking.Caller{User: "alice"})
+			if diff := cmp.Diff(tc.want, brief(got)); diff != "" {
+				t.Errorf("faults (-want +got):\n%s", diff)
+			}
+			if got != nil && !strings.Contains(got.ToAggregate().Error(), "choose another") {
+				t.Errorf("%v does not say what to do", got)
+			}
+			if changed := ValidateCompileTask(task, task.DeepCopy(), viking.Caller{}); len(changed) > 0 {
+				t.Errorf("an update is refused: %v", changed)
+			}
+		})
+	}
+}
+
 func TestOnlyPermissionsAreMarkedAsSuch(t *testing.T) {
 	task := makeTask(func(s *v1alpha1.CompileTaskSpec) {
 		s.From = []string{"viking://user/bob", "nothing"}

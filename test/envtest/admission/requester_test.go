@@ -179,6 +179,13 @@ var _ = Describe("With the webhook configurations missing", Ordered, func() {
 		Expect(create(ctx, "uid", dave.UID)).To(Succeed())
 	})
 
+	It("a name that would be the task's id is refused by the policy", func(ctx SpecContext) {
+		task := taskOf(namespace, with(minimalSpec(), "requester", requesterFields()))
+		task.SetName(restName)
+		Expect(asDave.Create(ctx, task)).
+			To(beRefused(http.StatusUnprocessableEntity, "agentruntime-compiletask-names", "metadata.name", "choose another"))
+	})
+
 	It("a requester can't be changed by an update", func(ctx SpecContext) {
 		task := taskOf(namespace, with(minimalSpec(), "requester", requesterFields()))
 		Expect(asDave.Create(ctx, task)).To(Succeed())

@@ -96,7 +96,7 @@ func (a answer) failure() error {
 		Code:            code,
 		Message:         Redact(message, a.secrets...),
 		HTTPStatus:      a.status,
-		Transient:       transientStatus(a.status),
+		Transient:       a.gatewayRejected || transientStatus(a.status),
 		RetryAfter:      a.retryAfter,
 		gatewayRejected: a.gatewayRejected,
 	}

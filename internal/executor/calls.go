@@ -176,6 +176,9 @@ func (h *HTTP) do(ctx context.Context, c call) (answer, error) {
 		// its ETag, and would refuse a POST with If-None-Match (RFC 9110, 13.1.2).
 		ans.etag = ""
 	}
+	if ans.gatewayRejected {
+		h.refused(token)
+	}
 	if h.closed.Load() {
 		// The connection went back to a pool that Close had emptied already.
 		h.closeIdle()

@@ -23,7 +23,9 @@ type Error struct {
 	Message string
 	// HTTPStatus is the answer's status; 0 when no whole answer came.
 	HTTPStatus int
-	// Transient reports that the same call may succeed later.
+	// Transient reports that the same call may succeed later. A refused gateway
+	// token is transient too: it is between the operator and the executor, and
+	// passes once both know the same token.
 	Transient bool
 	// RetryAfter is how long the executor asked to be left alone, at most one
 	// hour; 0 when it did not ask.
@@ -59,7 +61,7 @@ func IsSessionNotFound(err error) bool {
 }
 
 // IsGatewayRejected reports whether the executor refused this operator's gateway
-// token, rather than the user's credential (A.7).
+// token, rather than the user's credential (A.7). Such an error is transient.
 func IsGatewayRejected(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.gatewayRejected

@@ -47,6 +47,10 @@ type HTTPConfig struct {
 	BaseURL string
 	// GatewayToken gives the operator's own credential; nil sends none.
 	GatewayToken TokenSource
+	// GatewayRefused, when set, is told of each call whose gateway token the
+	// executor refused, with that token as it was sent, so that the source does
+	// not give it again. It must not block.
+	GatewayRefused func(token string)
 	// CABundle holds PEM certificates that replace the system's roots when set.
 	CABundle []byte
 	// RequestTimeout bounds each call; 0 means DefaultRequestTimeout. A held poll
@@ -63,6 +67,7 @@ type HTTPConfig struct {
 type HTTP struct {
 	base    string
 	token   TokenSource
+	refused func(token string)
 	timeout time.Duration
 
 	// Held polls have connections of their own, so that any number of waiting
@@ -99,9 +104,14 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	if token == nil {
 		token = StaticToken("")
 	}
+	gatewayRefused := cfg.GatewayRefused
+	if gatewayRefused == nil {
+		gatewayRefused = func(string) {}
+	}
 	return &HTTP{
 		base:    base,
 		token:   token,
+		refused: gatewayRefused,
 		timeout: timeout,
 		calls:   newTransport(tlsConfig, timeout, maxCalls, min(maxCalls, maxIdleCallConns)),
 		held:    newTransport(tlsConfig, timeout, maxHeld, maxHeld),

@@ -555,6 +555,55 @@ func TestProbe(t *testing.T) {
 	}
 }
 
+func TestARefusedGatewayTokenMayPassAndIsTold(t *testing.T) {
+	t.Parallel()
+	calls := map[string]func(c *HTTP) error{
+		OpSubmit: func(c *HTTP) error {
+			_, err := c.Submit(t.Context(), SubmitRequest{Identity: testIdentity, Key: testKey})
+			return err
+		},
+		OpPoll: func(c *HTTP) error { _, err := poll(t, c); return err },
+		OpCancel: func(c *HTTP) error {
+			_, err := c.Cancel(t.Context(), CancelRequest{Identity: testIdentity, SessionID: "s"})
+			return err
+		},
+		OpProbe: func(c *HTTP) error { _, err := c.Probe(t.Context()); return err },
+	}
+	answers := map[string]struct {
+		handler http.HandlerFunc
+		refused bool
+	}{
+		"a token that is missing":      {reply(401, "", "X-VikingBot-Gateway", "true"), true},
+		"a token that is wrong":        {reply(403, "", "X-VikingBot-Gateway", "true"), true},
+		"the user's credential":        {reply(401, ""), false},
+		"what the user may not do":     {reply(403, "", "X-VikingBot-Gateway", "false"), false},
+		"anything else with that mark": {reply(400, "", "X-VikingBot-Gateway", "true"), false},
+	}
+	for op, call := range calls {
+		for what, answer := range answers {
+			t.Run(op+": "+what, func(t *testing.T) {
+				t.Parallel()
+				var told []string
+				err := call(newClient(t, serve(t, answer.handler).URL, func(c *HTTPConfig) {
+					c.GatewayToken = StaticToken(testGateway + "\n")
+					c.GatewayRefused = func(token string) { told = append(told, token) }
+				}))
+				var want []string
+				if answer.refused {
+					want = []string{testGateway}
+				}
+				if diff := cmp.Diff(want, told); diff != "" {
+					t.Errorf("refused tokens (-want +got):\n%s", diff)
+				}
+				if IsGatewayRejected(err) != answer.refused || IsTransient(err) != answer.refused {
+					t.Errorf("error = %v: rejected %t, transient %t, want %t", err,
+						IsGatewayRejected(err), IsTransient(err), answer.refused)
+				}
+			})
+		}
+	}
+}
+
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	for _, location := range []string{"/runtime/v1/tasks/other", "http://[::bad", ""} {

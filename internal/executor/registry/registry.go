@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,8 +18,13 @@ import (
 	"github.com/agentruntime/operator/internal/executor"
 )
 
-// tokenTTL is how long a gateway token is used before its Secret is read again.
-const tokenTTL = 10 * time.Second
+const (
+	// tokenTTL is how long a gateway token is used before its Secret is read again.
+	tokenTTL = 10 * time.Second
+	// refusedTTL is how long one is used that the executor refused. It bounds how
+	// often many refused tasks together have the Secret read.
+	refusedTTL = time.Second
+)
 
 // Registry holds the clients. It is safe for concurrent use.
 type Registry struct {
@@ -68,7 +74,7 @@ func (r *Registry) For(runtime *v1alpha1.AgentRuntime) (executor.Executor, error
 	}
 	if ref := runtime.Spec.GatewayTokenSecretRef; ref != nil {
 		e.token = &token{registry: r, ref: *ref}
-		config.GatewayToken = e.token.get
+		config.GatewayToken, config.GatewayRefused = e.token.get, e.token.refuse
 	}
 	if e.client, e.err = executor.NewHTTP(config); e.err != nil {
 		return nil, e.err
@@ -103,14 +109,16 @@ func (r *Registry) Forget(runtime string) {
 // ErrTokenUnavailable says that a runtime's gateway token can't be read.
 var ErrTokenUnavailable = errors.New("gateway token unavailable")
 
-// token is a gateway token, read again when it is older than tokenTTL.
+// token is a gateway token, read again when it is older than tokenTTL, or than
+// refusedTTL once the executor has refused it.
 type token struct {
 	registry *Registry
 	ref      v1alpha1.SecretKeyReference
 
-	mu     sync.Mutex
-	value  string
-	readAt time.Time
+	mu      sync.Mutex
+	value   string
+	readAt  time.Time
+	refused bool
 }
 
 func (t *token) last() string {
@@ -119,11 +127,29 @@ func (t *token) last() string {
 	return t.value
 }
 
+// refuse notes that the executor refused a token, unless another has been read
+// since.
+func (t *token) refuse(sent string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if sent == strings.TrimSpace(t.value) {
+		t.refused = true
+	}
+}
+
+func (t *token) fresh(now time.Time) bool {
+	ttl := tokenTTL
+	if t.refused {
+		ttl = refusedTTL
+	}
+	return t.value != "" && now.Sub(t.readAt) < ttl
+}
+
 func (t *token) get(ctx context.Context) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.registry.now()
-	if t.value != "" && now.Sub(t.readAt) < tokenTTL {
+	if t.fresh(now) {
 		return t.value, nil
 	}
 	var secret corev1.Secret
@@ -138,7 +164,7 @@ func (t *token) get(ctx context.Context) (string, error) {
 	if value == "" {
 		return "", fmt.Errorf("Secret %s has nothing under key %q: %w", key, keyOf(t.ref), ErrTokenUnavailable)
 	}
-	t.value, t.readAt = value, now
+	t.value, t.readAt, t.refused = value, now, false
 	return value, nil
 }
 

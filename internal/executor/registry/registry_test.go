@@ -227,6 +227,57 @@ func TestGatewayTokenIsReadAgainAfterTenSeconds(t *testing.T) {
 	}
 }
 
+func TestARefusedGatewayTokenIsReadAnewAtMostOnceASecond(t *testing.T) {
+	r, reader, c := newRegistry(t)
+	fake := startFake(t, fakeruntime.Options{GatewayToken: "token-two"})
+	// The line break that ends the file is no part of what is sent and refused.
+	reader.set("gateway", v1alpha1.SecretTypeGatewayToken, map[string]string{"token": "token-one\n"})
+	exec := mustClient(t, r, newRuntime(fake.URL, guarded("")))
+	call := func(wantRefused bool, wantReads int) {
+		t.Helper()
+		_, err := exec.Cancel(t.Context(), executor.CancelRequest{SessionID: "s"})
+		if executor.IsGatewayRejected(err) != wantRefused {
+			t.Fatalf("cancel: %v; refused should be %v", err, wantRefused)
+		}
+		if got := reader.count(); got != wantReads {
+			t.Fatalf("%d reads of the Secret, want %d", got, wantReads)
+		}
+	}
+	call(true, 1)
+	call(true, 1)
+	c.advance(refusedTTL)
+	call(true, 2)
+	reader.set("gateway", v1alpha1.SecretTypeGatewayToken, map[string]string{"token": "token-two"})
+	c.advance(refusedTTL - time.Millisecond)
+	call(true, 2)
+	if diff := cmp.Diff([]string{"token-one\n"}, r.Secrets("r")); diff != "" {
+		t.Fatalf("secrets to redact (-want +got):\n%s", diff)
+	}
+	c.advance(time.Millisecond)
+	call(false, 3)
+	c.advance(tokenTTL - time.Millisecond)
+	call(false, 3)
+}
+
+func TestALateRefusalOfAnOlderTokenChangesNothing(t *testing.T) {
+	r, reader, c := newRegistry(t)
+	reader.set("gateway", v1alpha1.SecretTypeGatewayToken, map[string]string{"token": "token-two"})
+	kept := &token{registry: r, ref: v1alpha1.SecretKeyReference{Name: "gateway"}}
+	get := func() {
+		t.Helper()
+		if got, err := kept.get(t.Context()); err != nil || got != "token-two" {
+			t.Fatalf("get = %v", err)
+		}
+	}
+	get()
+	kept.refuse("token-one")
+	c.advance(tokenTTL - time.Millisecond)
+	get()
+	if got := reader.count(); got != 1 {
+		t.Fatalf("%d reads of the Secret, want 1", got)
+	}
+}
+
 func TestGatewayTokenThatCannotBeRead(t *testing.T) {
 	cases := map[string]func(*secrets){
 		"no Secret":     func(*secrets) {},

@@ -213,7 +213,7 @@ func (s *stack) startManager(ctx context.Context) error {
 		return err
 	}
 	err = s.run("manager", filepath.Join(s.work, "bin", "manager"),
-		"--kubeconfig="+kubeconfig, "--namespace="+operatorNamespace, "--leader-elect", "--log-format=console",
+		"--kubeconfig="+kubeconfig, "--namespace="+operatorNamespace, "--leader-elect", "--identity=demo", "--log-format=console",
 		// Puts every task on record as soon as the executor has it, so that the quick
 		// ones of the demo show their events too.
 		"--first-poll-wait=0",

@@ -126,13 +126,22 @@ func judge(err error) (status metav1.ConditionStatus, reason, message string) {
 		return metav1.ConditionTrue, v1alpha1.ReasonProbeSucceeded, "The executor answers"
 	case errors.Is(err, registry.ErrTokenUnavailable):
 		return metav1.ConditionFalse, v1alpha1.ReasonGatewayTokenUnavailable,
-			"The gateway token can't be read: " + err.Error() + "; create the Secret in the operator's namespace"
+			"The gateway token can't be read: " + tokenCause(err) + "; create the Secret in the operator's namespace"
 	case executor.IsGatewayRejected(err):
 		return metav1.ConditionFalse, v1alpha1.ReasonGatewayTokenRejected,
 			"The executor refuses the gateway token; set gatewayTokenSecretRef to a Secret with the token the executor expects"
 	}
 	return metav1.ConditionFalse, v1alpha1.ReasonProbeFailed,
 		"The executor did not answer the last probe: " + err.Error() + "; tasks wait and retry"
+}
+
+// tokenCause returns why a gateway token can't be read, which the call's own text
+// keeps from the users of tasks.
+func tokenCause(err error) string {
+	if call, ok := errors.AsType[*executor.Error](err); ok && call.Unwrap() != nil {
+		return call.Unwrap().Error()
+	}
+	return err.Error()
 }
 
 // setDefault says of a runtime with the default mark whether it is in effect.

@@ -27,6 +27,9 @@ const (
 // defaultMessage stands for an error answer that says nothing (E.2.3).
 const defaultMessage = "Compile API request failed"
 
+// unreachableMessage begins the message of a call without a whole answer (E.2.3).
+const unreachableMessage = "Failed to reach the compile kernel service: "
+
 // answer is a whole response, read and closed.
 type answer struct {
 	op      string
@@ -188,7 +191,7 @@ func refused(op, message string) error {
 func unreachable(op, cause string, secrets ...string) error {
 	return &Error{
 		Op: op, Code: runtimeapi.CodeUnavailable, Transient: true,
-		Message: Redact("Failed to reach the compile kernel service: "+cause, secrets...),
+		Message: Redact(unreachableMessage+cause, secrets...),
 	}
 }
 

@@ -152,7 +152,7 @@ func (h *HTTP) do(ctx context.Context, c call) (answer, error) {
 	defer cancel()
 	token, err := h.token(callCtx)
 	if err != nil {
-		return answer{}, h.unsent(ctx, callCtx, c, err)
+		return answer{}, unsent(ctx, c.op, err)
 	}
 	token = strings.TrimSpace(token)
 	req, err := h.request(callCtx, c, token)
@@ -277,14 +277,18 @@ func headerValue(s string) bool {
 	return true
 }
 
-// unsent returns the error of a call whose gateway token could not be had, which
-// the caller can tell by the cause.
-func (h *HTTP) unsent(ctx, callCtx context.Context, c call, cause error) error {
-	err := h.failure(ctx, callCtx, c, "", fmt.Errorf("read gateway token: %w", cause))
-	if e, ok := errors.AsType[*Error](err); ok {
-		e.cause = cause
+// unsent returns the error of a call whose gateway token could not be had. Its
+// text, which a task's user reads, says nothing of how the operator keeps the
+// token; the caller finds that by unwrapping.
+func unsent(ctx context.Context, op string, cause error) error {
+	if ctxErr := ctx.Err(); ctxErr != nil {
+		return fmt.Errorf("%s: %w", op, ctxErr)
 	}
-	return err
+	return &Error{
+		Op: op, Code: runtimeapi.CodeUnavailable, Transient: true,
+		Message: unreachableMessage + "the runtime's gateway token can't be read",
+		cause:   cause,
+	}
 }
 
 // failure turns what stopped a call into what its caller acts on: the caller's

@@ -40,7 +40,8 @@ type Error struct {
 }
 
 // Unwrap returns the error of the caller's own GatewayToken function that kept the
-// call from being sent, nil for all others. Its text is not redacted.
+// call from being sent, nil for all others. Its text is the operator's own: it is
+// not redacted, is no part of Error's, and is not for a task's user.
 func (e *Error) Unwrap() error { return e.cause }
 
 // Error returns "<op>: CODE: message".

@@ -748,13 +748,41 @@ func TestRequestsThatCannotBeSentAreRefused(t *testing.T) {
 
 func TestGatewayTokenThatCannotBeRead(t *testing.T) {
 	t.Parallel()
+	cause := errors.New("read Secret operator/gateway: secret gone: sk-abc")
 	client := newClient(t, serve(t, func(http.ResponseWriter, *http.Request) { t.Error("a request was sent") }).URL,
 		func(c *HTTPConfig) {
-			c.GatewayToken = func(context.Context) (string, error) { return "", errors.New("secret gone: sk-abc") }
+			c.GatewayToken = func(context.Context) (string, error) { return "", cause }
 		})
 	_, err := poll(t, client)
 	wantError(t, err, Error{Op: OpPoll, Code: "UNAVAILABLE", Transient: true,
-		Message: "Failed to reach the compile kernel service: read gateway token: secret gone: [REDACTED]"})
+		Message: "Failed to reach the compile kernel service: the runtime's gateway token can't be read"})
+	if !errors.Is(err, cause) {
+		t.Errorf("%v does not unwrap to its cause", err)
+	}
+}
+
+func TestGatewayTokenThatIsReadTooSlowly(t *testing.T) {
+	t.Parallel()
+	slow := func(ctx context.Context) (string, error) {
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+	client := newClient(t, "http://127.0.0.1:1", func(c *HTTPConfig) {
+		c.GatewayToken, c.RequestTimeout = slow, time.Millisecond
+	})
+	_, err := poll(t, client)
+	wantError(t, err, Error{Op: OpPoll, Code: "UNAVAILABLE", Transient: true,
+		Message: "Failed to reach the compile kernel service: the runtime's gateway token can't be read"})
+	ctx, cancel := context.WithCancel(t.Context())
+	client = newClient(t, "http://127.0.0.1:1", func(c *HTTPConfig) {
+		c.GatewayToken = func(ctx context.Context) (string, error) {
+			cancel()
+			return slow(ctx)
+		}
+	})
+	if _, err := client.Probe(ctx); !errors.Is(err, context.Canceled) || IsTransient(err) {
+		t.Errorf("Probe = %v, want the caller's own end", err)
+	}
 }
 
 func TestNewHTTPChecksItsConfiguration(t *testing.T) {

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -301,6 +302,13 @@ func TestGatewayTokenThatCannotBeRead(t *testing.T) {
 			}
 			if !errors.Is(err, ErrTokenUnavailable) || !executor.IsTransient(err) {
 				t.Fatalf("probe: %v, want %v, which may pass", err, ErrTokenUnavailable)
+			}
+			// A task's user must not learn how the operator keeps it; an operator must.
+			if _, shown := executor.CodeOf(err); strings.Contains(shown, "Secret") || strings.Contains(shown, namespace) {
+				t.Fatalf("a task would show %q", shown)
+			}
+			if cause := errors.Unwrap(err); cause == nil || !strings.Contains(cause.Error(), namespace+"/gateway") {
+				t.Fatalf("cause = %v, want one that names the Secret", cause)
 			}
 			// It is looked for at every call until it is there.
 			reader.mu.Lock()

@@ -9,7 +9,7 @@ kubectl=${KUBECTL:-bin/k8s/kubectl}
 rendered=$(mktemp)
 trap 'rm -f "$rendered"' EXIT
 
-for kustomization in config/crd config/samples config/runtime config/overlays/cert-manager config/default; do
+for kustomization in config/crd config/samples config/runtime config/overlays/* config/default; do
   "$kubectl" kustomize "$kustomization" >"$rendered"
   echo "$kustomization renders: $(grep -c '^kind: ' "$rendered") objects"
 done

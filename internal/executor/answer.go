@@ -187,11 +187,12 @@ func refused(op, message string) error {
 	return &Error{Op: op, Code: runtimeapi.CodeInvalidArgument, Message: message}
 }
 
-// unreachable returns the error of a call that got no whole answer (E.2.3).
-func unreachable(op, cause string, secrets ...string) error {
+// unreachable returns the error of a call that got no whole answer (E.2.3). The
+// cause must be a text of this package.
+func unreachable(op, cause string) error {
 	return &Error{
 		Op: op, Code: runtimeapi.CodeUnavailable, Transient: true,
-		Message: Redact(unreachableMessage+cause, secrets...),
+		Message: unreachableMessage + cause,
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -165,7 +164,7 @@ func (h *HTTP) do(ctx context.Context, c call) (answer, error) {
 	}
 	resp, err := pool.RoundTrip(req)
 	if err != nil {
-		return answer{}, h.failure(ctx, callCtx, c, token, err)
+		return answer{}, h.failure(ctx, callCtx, c, err)
 	}
 	ans, err := readAnswer(c, token, resp)
 	if ans.prefers {
@@ -184,7 +183,7 @@ func (h *HTTP) do(ctx context.Context, c call) (answer, error) {
 		h.closeIdle()
 	}
 	if err != nil {
-		return ans, h.failure(ctx, callCtx, c, token, err)
+		return ans, h.failure(ctx, callCtx, c, err)
 	}
 	return ans, ans.failure()
 }
@@ -292,16 +291,14 @@ func unsent(ctx context.Context, op string, cause error) error {
 }
 
 // failure turns what stopped a call into what its caller acts on: the caller's
-// own ended context, or an executor that did not answer.
-func (h *HTTP) failure(ctx, callCtx context.Context, c call, token string, err error) error {
+// own ended context, or an executor that did not answer. The time that a held poll
+// asked to be held is left out of what is said of it.
+func (h *HTTP) failure(ctx, callCtx context.Context, c call, err error) error {
 	if ctxErr := ctx.Err(); ctxErr != nil {
 		return fmt.Errorf("%s: %w", c.op, ctxErr)
 	}
 	if callCtx.Err() != nil {
-		return unreachable(c.op, "no answer within "+c.budget.String())
+		return unreachable(c.op, "no answer within "+h.timeout.String())
 	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return unreachable(c.op, "the connection closed before the whole answer came")
-	}
-	return unreachable(c.op, withoutUserinfo(err.Error()), c.identity.APIKey, token)
+	return unreachable(c.op, networkCause(err))
 }

@@ -642,10 +642,10 @@ func TestUnreachableExecutor(t *testing.T) {
 		url, cause string
 		timeout    time.Duration
 	}{
-		"refused":           {url: "http://" + address, cause: "dial tcp " + address + ": connect: connection refused"},
+		"refused":           {url: "http://" + address, cause: "connection refused"},
 		"no answer in time": {url: serve(t, drained(hang)).URL, cause: "no answer within 50ms", timeout: 50 * time.Millisecond},
 		"dropped":           {url: serve(t, drop).URL, cause: "the connection closed before the whole answer came"},
-		"a huge header":     {url: serve(t, header).URL, cause: "net/http: HTTP/1.x transport connection broken: net/http: server response headers exceeded 65536 bytes; aborted"},
+		"a huge header":     {url: serve(t, header).URL, cause: "the answer's headers are too large"},
 		"dropped half-way":  {url: serve(t, half).URL, cause: "the connection closed before the whole answer came"},
 	}
 	for name, tc := range tests {

@@ -28,16 +28,12 @@ const (
 	minEmbedded = 9
 )
 
-var (
-	// tokenPattern finds what looks like a credential (C.8). A letter or digit
-	// right before it makes it the end of a word: "task-list" and "ocr_text" are
-	// no credentials, and results are full of such paths. What follows Bearer may
-	// be base64.
-	tokenPattern = regexp.MustCompile(`(^|[^A-Za-z0-9])` +
-		`(?:(?:sk-|cr_|ghp_|ntn_|xox[baprs]-)[A-Za-z0-9._-]+|Bearer\s+[A-Za-z0-9._~+/=-]+)`)
-	// userinfoPattern finds the credentials of a URL inside a text.
-	userinfoPattern = regexp.MustCompile(`://[^\s"']*@`)
-)
+// tokenPattern finds what looks like a credential (C.8). A letter or digit
+// right before it makes it the end of a word: "task-list" and "ocr_text" are
+// no credentials, and results are full of such paths. What follows Bearer may
+// be base64.
+var tokenPattern = regexp.MustCompile(`(^|[^A-Za-z0-9])` +
+	`(?:(?:sk-|cr_|ghp_|ntn_|xox[baprs]-)[A-Za-z0-9._-]+|Bearer\s+[A-Za-z0-9._~+/=-]+)`)
 
 // Redact returns text with every secret and everything that looks like a
 // credential replaced by [REDACTED], cut to 500 characters and a mark when it is
@@ -91,11 +87,6 @@ func truncate(s string) string {
 		count++
 	}
 	return s
-}
-
-// withoutUserinfo removes user and password from URLs inside a text.
-func withoutUserinfo(s string) string {
-	return userinfoPattern.ReplaceAllString(s, "://")
 }
 
 // redactor replaces one set of secrets.

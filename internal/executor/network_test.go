@@ -1,0 +1,160 @@
+package executor
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/agentruntime/operator/internal/runtimeapi"
+)
+
+// rawServer reads one request of each connection and has answer do the rest.
+func rawServer(t *testing.T, answer func(conn *net.TCPConn)) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			if req, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+				_, _ = io.Copy(io.Discard, req.Body)
+				answer(conn.(*net.TCPConn))
+			}
+			conn.Close()
+		}
+	}()
+	t.Cleanup(func() {
+		listener.Close()
+		<-done
+	})
+	return "http://" + listener.Addr().String()
+}
+
+func says(text string) func(*net.TCPConn) {
+	return func(conn *net.TCPConn) { _, _ = io.WriteString(conn, text) }
+}
+
+// tlsServer starts a server and returns its URL and the PEM of its certificate.
+func tlsServer(t *testing.T, change ...func(*tls.Config)) (address string, bundle []byte) {
+	t.Helper()
+	server := httptest.NewUnstartedServer(reply(200, `{"status":"running","stage":"q"}`))
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	server.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	for _, f := range change {
+		f(server.TLS)
+	}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server.URL, pemOf(server.Certificate().Raw)
+}
+
+func TestNetworkFailuresAreToldWithoutAddresses(t *testing.T) {
+	t.Parallel()
+	secure, bundle := tlsServer(t)
+	guarded, guardedBundle := tlsServer(t, func(c *tls.Config) { c.ClientAuth = tls.RequireAnyClientCert })
+	plain := serve(t, reply(200, "{}")).URL
+	reset := func(conn *net.TCPConn) { _ = conn.SetLinger(0) }
+	tests := map[string]struct {
+		url    string
+		bundle []byte
+		cause  string
+	}{
+		"reset after the request":     {url: rawServer(t, reset), cause: causeReset},
+		"an answer that is no HTTP":   {url: rawServer(t, says("220 mail at 10.0.0.5:25\r\n\r\n")), cause: causeNotHTTP},
+		"a broken chunk":              {url: rawServer(t, says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")), cause: causeNotHTTP},
+		"an unknown authority":        {url: secure, cause: causeUntrusted},
+		"a certificate of another":    {url: strings.Replace(secure, "127.0.0.1", "localhost", 1), bundle: bundle, cause: causeWrongName},
+		"a client certificate wanted": {url: guarded, bundle: guardedBundle, cause: causeHandshake},
+		"https to a plain port":       {url: strings.Replace(plain, "http:", "https:", 1), cause: causeNotTLS},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := newClient(t, tc.url, func(c *HTTPConfig) { c.CABundle = tc.bundle })
+			for range 2 {
+				_, err := poll(t, client)
+				wantError(t, err, Error{
+					Op: OpPoll, Code: runtimeapi.CodeUnavailable, Transient: true,
+					Message: "Failed to reach the compile kernel service: " + tc.cause,
+				})
+			}
+		})
+	}
+}
+
+func TestAHeldPollThatIsNotAnsweredReadsTheSameWhateverItsWait(t *testing.T) {
+	t.Parallel()
+	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	client := newClient(t, serve(t, drained(hang)).URL, func(c *HTTPConfig) { c.RequestTimeout = 50 * time.Millisecond })
+	_, err := client.Poll(t.Context(), PollRequest{Identity: testIdentity, SessionID: "s", Wait: time.Second})
+	wantError(t, err, Error{
+		Op: OpPoll, Code: runtimeapi.CodeUnavailable, Transient: true,
+		Message: "Failed to reach the compile kernel service: no answer within 50ms",
+	})
+}
+
+func TestNetworkCause(t *testing.T) {
+	t.Parallel()
+	dial := func(cause error) error {
+		address := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 5), Port: 43210}
+		return &net.OpError{Op: "dial", Net: "tcp", Source: address, Addr: address, Err: cause}
+	}
+	call := func(code syscall.Errno) error { return dial(os.NewSyscallError("connect", code)) }
+	verify := func(cause error) error { return &tls.CertificateVerificationError{Err: cause} }
+	expired := x509.CertificateInvalidError{Cert: &x509.Certificate{}, Reason: x509.Expired, Detail: "of 10.0.0.5"}
+	tests := map[string]struct {
+		err  error
+		want string
+	}{
+		"nobody listens":            {call(syscall.ECONNREFUSED), causeRefused},
+		"reset":                     {call(syscall.ECONNRESET), causeReset},
+		"a pipe that is broken":     {call(syscall.EPIPE), causeReset},
+		"aborted":                   {call(syscall.ECONNABORTED), causeReset},
+		"no route to the host":      {call(syscall.EHOSTUNREACH), causeNoRoute},
+		"no route to the network":   {call(syscall.ENETUNREACH), causeNoRoute},
+		"the dialer's timeout":      {dial(context.DeadlineExceeded), causeTimedOut},
+		"the system's timeout":      {call(syscall.ETIMEDOUT), causeTimedOut},
+		"closed":                    {dial(net.ErrClosed), causeClosed},
+		"closed while it was idle":  {errors.New("http: server closed idle connection"), causeClosed},
+		"the end of the stream":     {fmt.Errorf("net/http: HTTP/1.x transport connection broken: %w", io.EOF), causeClosed},
+		"an unknown name":           {dial(&net.DNSError{Name: "runtime", Server: "10.0.0.5:53", IsNotFound: true}), causeUnknownName},
+		"a slow name server":        {dial(&net.DNSError{Name: "runtime", Server: "10.0.0.5:53", IsTimeout: true}), causeTimedOut},
+		"a failing name server":     {dial(&net.DNSError{Name: "runtime", Server: "10.0.0.5:53", Err: "server misbehaving"}), causeNameLookup},
+		"an expired certificate":    {verify(expired), causeExpired},
+		"another invalid one":       {verify(x509.CertificateInvalidError{Reason: x509.NameConstraintsWithoutSANs}), causeInvalidCert},
+		"no authorities at all":     {verify(x509.SystemRootsError{}), causeInvalidCert},
+		"no common version":         {errors.New("tls: no supported versions satisfy MinVersion"), causeHandshake},
+		"an unreachable proxy":      {&net.OpError{Op: "proxyconnect", Net: "tcp", Err: call(syscall.ECONNREFUSED)}, causeProxy},
+		"what a proxy writes":       {errors.New("Forbidden by http://u:hunter22@10.0.0.5:3128"), causeOther},
+		"a URL in an unknown error": {&url.Error{Op: "Post", URL: "http://10.0.0.5:8080", Err: errors.New("odd")}, causeOther},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := networkCause(tc.err); got != tc.want {
+				t.Errorf("networkCause(%v) = %q, want %q", tc.err, got, tc.want)
+			}
+		})
+	}
+}

@@ -163,11 +163,13 @@ deploy: controlplane ## Install everything, with the image IMG.
 	$(KUBECTL) kustomize $(DIST)/deploy | $(KUBECTL) apply --server-side -f -
 
 .PHONY: deploy-runtime
-deploy-runtime: controlplane ## Install the built-in executor, with a new gateway token where there is none.
+deploy-runtime: controlplane ## Install the built-in executor, with a new gateway token and certificate where there is none.
 	$(KUBECTL) get secret -n agentruntime-system agentruntime-gateway-token >/dev/null 2>&1 || \
 		head -c 32 /dev/urandom | od -An -vtx1 | tr -d ' \n' | \
 		$(KUBECTL) create secret generic agentruntime-gateway-token -n agentruntime-system \
 			--type=agentruntime.dev/gateway-token --from-file=token=/dev/stdin
+	$(KUBECTL) get secret -n agentruntime-system agentruntime-runtime-certificate >/dev/null 2>&1 || \
+		go run ./hack/runtimecert | $(KUBECTL) create -f -
 	hack/deploy-overlay.sh '$(IMG)' $(DIST)/deploy-runtime runtime
 	$(KUBECTL) kustomize $(DIST)/deploy-runtime | $(KUBECTL) apply --server-side -f -
 

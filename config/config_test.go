@@ -3,6 +3,7 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/agentruntime/operator/api/v1alpha1"
 	"github.com/agentruntime/operator/test/envtest"
 )
 
@@ -126,6 +128,36 @@ func TestTheRuntimeReachesNobodyAndHasNoRight(t *testing.T) {
 		if n := objects.count(kind); n > 0 {
 			t.Errorf("there are %d objects of kind %s", n, kind)
 		}
+	}
+}
+
+func TestTheRuntimeIsCalledOverTLS(t *testing.T) {
+	objects := render(t, "config/runtime")
+	pod := runtimePod(t, objects)
+	if !hasArgument(pod, "--tls-cert-file=/certificate/tls.crt") || !hasArgument(pod, "--tls-key-file=/certificate/tls.key") {
+		t.Errorf("the executor gets %q", pod.Containers[0].Args)
+	}
+	want := map[string][]string{
+		"agentruntime-gateway-token":       nil,
+		"agentruntime-runtime-certificate": {corev1.TLSCertKey, corev1.TLSPrivateKeyKey},
+	}
+	if diff := cmp.Diff(want, secretMounts(pod)); diff != "" {
+		t.Errorf("mounted (-want +got):\n%s", diff)
+	}
+	container := pod.Containers[0]
+	for _, probe := range []*corev1.Probe{container.StartupProbe, container.LivenessProbe, container.ReadinessProbe} {
+		if probe.HTTPGet.Scheme != corev1.URISchemeHTTPS {
+			t.Errorf("%s is probed by %q", probe.HTTPGet.Path, probe.HTTPGet.Scheme)
+		}
+	}
+	service := get[corev1.Service](t, objects, "Service", "agentruntime-runtime")
+	port := service.Spec.Ports[0]
+	if !slices.ContainsFunc(container.Ports, func(p corev1.ContainerPort) bool { return p.Name == port.TargetPort.StrVal }) {
+		t.Errorf("the Service leads to port %s, which the Pod does not have", port.TargetPort.StrVal)
+	}
+	sample := get[v1alpha1.AgentRuntime](t, render(t, "config/samples"), "AgentRuntime", "builtin")
+	if want := fmt.Sprintf("https://%s.%s.svc:%d", service.Name, service.Namespace, port.Port); sample.Spec.URL != want {
+		t.Errorf("the sample calls %s, want %s", sample.Spec.URL, want)
 	}
 }
 

@@ -214,8 +214,8 @@ func (s *stack) makeUser(ctx context.Context) error {
 	return nil
 }
 
-// registerRuntime applies the sample AgentRuntime with this machine's address, and
-// waits until the manager says that it answers.
+// registerRuntime applies the sample AgentRuntime with this machine's address and
+// the authority of the executor's certificate, and waits until the manager says that it answers.
 func (s *stack) registerRuntime(ctx context.Context) error {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: "agentruntime-gateway-token"},
@@ -228,7 +228,8 @@ func (s *stack) registerRuntime(ctx context.Context) error {
 	if err := readYAML("config/samples/agentruntime.yaml", &runtime); err != nil {
 		return err
 	}
-	runtime.Spec.URL = fmt.Sprintf("http://127.0.0.1:%d", s.ports.runtime)
+	runtime.Spec.URL = fmt.Sprintf("https://127.0.0.1:%d", s.ports.runtime)
+	runtime.Spec.CABundle = s.cert.authority
 	if err := s.client.Create(ctx, &runtime); err != nil {
 		return err
 	}

@@ -39,9 +39,10 @@ type stack struct {
 	client  client.Client
 	ports   ports
 	token   string
-	admin   string // kubeconfig of a cluster admin
-	user    string // kubeconfig of the demo's user
-	content string // the folder behind viking://
+	cert    *certificate // the executor's
+	admin   string       // kubeconfig of a cluster admin
+	user    string       // kubeconfig of the demo's user
+	content string       // the folder behind viking://
 
 	processes []*process
 }
@@ -76,7 +77,7 @@ func (s *stack) start(ctx context.Context) error {
 }
 
 func (s *stack) build(ctx context.Context) error {
-	command := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(s.work, "bin")+"/", "./cmd/manager", "./cmd/runtime")
+	command := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(s.work, "bin")+"/", "./cmd/manager", "./cmd/runtime", "./hack/runtimecert")
 	if out, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, out)
 	}
@@ -187,14 +188,18 @@ func (s *stack) startRuntime(ctx context.Context) error {
 	if s.ports.runtime, err = freePort(ctx); err != nil {
 		return err
 	}
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(s.ports.runtime))
+	const host = "127.0.0.1"
+	if s.cert, err = s.makeCertificate(ctx, host); err != nil {
+		return err
+	}
+	address := net.JoinHostPort(host, strconv.Itoa(s.ports.runtime))
 	err = s.run("runtime", filepath.Join(s.work, "bin", "runtime"),
 		"--listen-address="+address, "--metrics-address=", "--data-dir="+filepath.Join(s.work, "sessions"), "--content-dir="+s.content,
-		"--gateway-token-file="+tokenFile)
+		"--gateway-token-file="+tokenFile, "--tls-cert-file="+s.cert.certFile, "--tls-key-file="+s.cert.keyFile)
 	if err != nil {
 		return err
 	}
-	return s.untilOK(ctx, "runtime", "http://"+address+"/readyz")
+	return s.untilOK(ctx, s.cert.client(), "runtime", "https://"+address+"/readyz")
 }
 
 func (s *stack) startManager(ctx context.Context) error {
@@ -223,7 +228,7 @@ func (s *stack) startManager(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.untilOK(ctx, "manager", fmt.Sprintf("http://127.0.0.1:%d/readyz", s.ports.health))
+	return s.untilOK(ctx, http.DefaultClient, "manager", fmt.Sprintf("http://127.0.0.1:%d/readyz", s.ports.health))
 }
 
 // process is a child of the demo. Its log goes to a file. done is closed when it
@@ -260,13 +265,13 @@ func (s *stack) run(name, binary string, arguments ...string) error {
 // readyTimeout bounds each wait for something to come up.
 const readyTimeout = 60 * time.Second
 
-func (s *stack) untilOK(ctx context.Context, name, url string) error {
+func (s *stack) untilOK(ctx context.Context, c *http.Client, name, url string) error {
 	return s.until(ctx, name+" to answer "+url, func() (bool, error) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 		if err != nil {
 			return false, err
 		}
-		response, err := http.DefaultClient.Do(request)
+		response, err := c.Do(request)
 		if err != nil {
 			return false, nil //nolint:nilerr // Not up yet.
 		}

@@ -183,7 +183,7 @@ func (s *stack) printAccess() {
 	fmt.Printf(`As %s, in the namespace %s:  export KUBECONFIG=%s
 As a cluster admin:              export KUBECONFIG=%s
 API server:                      %s
-Executor:                        http://127.0.0.1:%d
+Executor:                        https://127.0.0.1:%d
 Files behind viking://:          %s
 Logs:                            %s/*.log
 started %s

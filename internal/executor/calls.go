@@ -144,9 +144,12 @@ func (h *HTTP) do(ctx context.Context, c call) (answer, error) {
 	if err := ctx.Err(); err != nil {
 		return answer{}, fmt.Errorf("%s: %w", c.op, err)
 	}
-	if h.closed.Load() {
-		return answer{}, unreachable(c.op, "the client is closed")
-	}
+	defer func() {
+		if h.closed.Load() {
+			// The connection went back to a pool that Close had emptied already.
+			h.closeIdle()
+		}
+	}()
 	callCtx, cancel := context.WithTimeout(ctx, c.budget)
 	defer cancel()
 	token, err := h.token(callCtx)
@@ -177,10 +180,6 @@ func (h *HTTP) do(ctx context.Context, c call) (answer, error) {
 	}
 	if ans.gatewayRejected {
 		h.refused(token)
-	}
-	if h.closed.Load() {
-		// The connection went back to a pool that Close had emptied already.
-		h.closeIdle()
 	}
 	if err != nil {
 		return ans, h.failure(ctx, callCtx, c, err)

@@ -119,8 +119,10 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	}, nil
 }
 
-// Close ends idle connections and refuses further calls; calls under way finish
-// within their timeouts.
+// Close lets go of the connections: idle ones at once, each other when its call is
+// over. Calls under way, and calls made afterwards by whoever still holds the
+// client, work as before but for keeping their connection. Closing a second time
+// does nothing more.
 func (h *HTTP) Close() {
 	h.closed.Store(true)
 	h.closeIdle()

@@ -840,15 +840,59 @@ func TestTLSTrustsTheBundleOnly(t *testing.T) {
 	}
 }
 
-func TestCloseRefusesFurtherCalls(t *testing.T) {
+func TestCloseEndsConnectionsAndNoCall(t *testing.T) {
 	t.Parallel()
-	client := newClient(t, serve(t, reply(200, `{"status":"running","stage":"q"}`)).URL)
-	if _, err := poll(t, client); err != nil {
-		t.Fatal(err)
+	open := make(chan net.Conn, 8)
+	closed := make(chan net.Conn, 8)
+	arrived, leave := make(chan struct{}, 8), make(chan struct{}, 8)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		arrived <- struct{}{}
+		<-leave
+		_, _ = io.WriteString(w, `{"status":"running","stage":"q"}`)
+	}))
+	server.Config.ConnState = func(conn net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			open <- conn
+		case http.StateClosed:
+			closed <- conn
+		case http.StateActive, http.StateIdle, http.StateHijacked:
+		}
 	}
+	server.Start()
+	t.Cleanup(server.Close)
+	client := newClient(t, server.URL)
+	outcome := make(chan error, 1)
+	begin := func() {
+		go func() {
+			_, err := poll(t, client)
+			outcome <- err
+		}()
+		<-arrived
+	}
+	end := func(what string) {
+		t.Helper()
+		leave <- struct{}{}
+		if err := <-outcome; err != nil {
+			t.Errorf("a call %s: %v", what, err)
+		}
+	}
+	begin()
+	end("before Close")
+	begin()
 	client.Close()
-	if _, err := poll(t, client); !IsTransient(err) {
-		t.Errorf("Poll after Close = %v, want a transient error", err)
+	if len(open) != 1 || len(closed) != 0 {
+		t.Fatalf("%d connections opened and %d closed under a call, want 1 and 0", len(open), len(closed))
+	}
+	end("under way at Close")
+	if used, ended := <-open, <-closed; used != ended {
+		t.Error("another connection than the call's was closed")
+	}
+	begin()
+	client.Close()
+	end("after Close")
+	if used, ended := <-open, <-closed; used != ended {
+		t.Error("another connection than the later call's was closed")
 	}
 }
 

@@ -1,8 +1,9 @@
 // Package registry keeps one executor client for each AgentRuntime, made anew
-// when its spec changes, and hands it the gateway token from its Secret.
+// when what it depends on in the spec changes, and hands it the gateway token from its Secret.
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,9 +40,33 @@ type Registry struct {
 type entry struct {
 	uid        types.UID
 	generation int64
+	settings   settings
 	client     *executor.HTTP
 	err        error
 	token      *token
+	// former is the gateway token last used before this entry's own: calls made
+	// with it may be under way still.
+	former string
+}
+
+// settings are what a client depends on in a runtime's spec.
+type settings struct {
+	url, caBundle  string
+	requestTimeout time.Duration
+	guarded        bool
+	tokenRef       v1alpha1.SecretKeyReference
+}
+
+func settingsOf(spec *v1alpha1.AgentRuntimeSpec) settings {
+	s := settings{
+		url:            spec.URL,
+		caBundle:       string(spec.CABundle),
+		requestTimeout: time.Duration(spec.RequestTimeoutSeconds) * time.Second,
+	}
+	if ref := spec.GatewayTokenSecretRef; ref != nil {
+		s.guarded, s.tokenRef = true, *ref
+	}
+	return s
 }
 
 // New returns a registry that reads gateway tokens of the namespace with the
@@ -50,60 +75,102 @@ func New(secrets client.Reader, namespace string) *Registry {
 	return &Registry{secrets: secrets, namespace: namespace, now: time.Now, entries: map[string]*entry{}}
 }
 
-// For returns the client of a runtime. An error means that its spec can't be
-// used; it stays the same until the spec changes.
+// For returns the client of a runtime, the same one until its url, caBundle,
+// gatewayTokenSecretRef or requestTimeoutSeconds changes; one that is replaced
+// still works for whoever holds it. An error means that the spec can't be used; it
+// stays the same until one of these changes.
 func (r *Registry) For(runtime *v1alpha1.AgentRuntime) (executor.Executor, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e, ok := r.entries[runtime.Name]
-	if ok && e.uid == runtime.UID && e.generation >= runtime.Generation {
-		if e.err != nil {
-			return nil, e.err
-		}
-		return e.client, nil
+	e := r.entries[runtime.Name]
+	if e == nil || e.uid != runtime.UID || e.generation < runtime.Generation {
+		e = r.renew(e, runtime)
+		r.entries[runtime.Name] = e
 	}
-	if ok && e.client != nil {
-		e.client.Close()
-	}
-	e = &entry{uid: runtime.UID, generation: runtime.Generation}
-	r.entries[runtime.Name] = e
-	config := executor.HTTPConfig{
-		BaseURL:        runtime.Spec.URL,
-		CABundle:       runtime.Spec.CABundle,
-		RequestTimeout: time.Duration(runtime.Spec.RequestTimeoutSeconds) * time.Second,
-	}
-	if ref := runtime.Spec.GatewayTokenSecretRef; ref != nil {
-		e.token = &token{registry: r, ref: *ref}
-		config.GatewayToken, config.GatewayRefused = e.token.get, e.token.refuse
-	}
-	if e.client, e.err = executor.NewHTTP(config); e.err != nil {
+	if e.err != nil {
 		return nil, e.err
 	}
 	return e.client, nil
 }
 
-// Secrets returns the gateway token last used for a runtime, for redaction.
+// renew returns the entry for a spec that was not seen before: old, which may be
+// nil, where nothing changed that its client depends on.
+func (r *Registry) renew(old *entry, runtime *v1alpha1.AgentRuntime) *entry {
+	next := &entry{uid: runtime.UID, generation: runtime.Generation, settings: settingsOf(&runtime.Spec)}
+	if old != nil {
+		if old.settings == next.settings {
+			old.uid, old.generation = next.uid, next.generation
+			return old
+		}
+		next.former = old.lastToken()
+		old.close()
+	}
+	config := executor.HTTPConfig{
+		BaseURL:        next.settings.url,
+		CABundle:       []byte(next.settings.caBundle),
+		RequestTimeout: next.settings.requestTimeout,
+	}
+	if next.settings.guarded {
+		next.token = &token{registry: r, ref: next.settings.tokenRef}
+		config.GatewayToken, config.GatewayRefused = next.token.get, next.token.refuse
+	}
+	next.client, next.err = executor.NewHTTP(config)
+	return next
+}
+
+// Secrets returns the gateway tokens that calls of a runtime show or have shown
+// just before, for redaction: at most two.
 func (r *Registry) Secrets(runtime string) []string {
 	r.mu.Lock()
 	e := r.entries[runtime]
 	r.mu.Unlock()
-	if e == nil || e.token == nil {
+	if e == nil {
 		return nil
 	}
-	if value := e.token.last(); value != "" {
-		return []string{value}
+	var secrets []string
+	value, former := e.tokens()
+	for _, secret := range []string{value, former} {
+		if secret != "" {
+			secrets = append(secrets, secret)
+		}
 	}
-	return nil
+	return secrets
 }
 
-// Forget drops the client of a runtime that is gone.
+// Forget drops the client of a runtime that is gone. Whoever still holds it can
+// finish with it.
 func (r *Registry) Forget(runtime string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e, ok := r.entries[runtime]; ok && e.client != nil {
-		e.client.Close()
+	if e := r.entries[runtime]; e != nil {
+		e.close()
 	}
 	delete(r.entries, runtime)
+}
+
+func (e *entry) close() {
+	if e.client != nil {
+		e.client.Close()
+	}
+}
+
+// tokens returns the gateway token last read and the one used before it; either
+// is empty when there is none.
+func (e *entry) tokens() (value, former string) {
+	if e.token == nil {
+		return "", e.former
+	}
+	value, former = e.token.last()
+	if former == "" {
+		former = e.former
+	}
+	return value, former
+}
+
+// lastToken returns the gateway token used last.
+func (e *entry) lastToken() string {
+	value, former := e.tokens()
+	return cmp.Or(value, former)
 }
 
 // ErrTokenUnavailable says that a runtime's gateway token can't be read.
@@ -119,12 +186,14 @@ type token struct {
 	value   string
 	readAt  time.Time
 	refused bool
+	// former is the value before this one: calls made with it may be under way.
+	former string
 }
 
-func (t *token) last() string {
+func (t *token) last() (value, former string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.value
+	return t.value, t.former
 }
 
 // refuse notes that the executor refused a token, unless another has been read
@@ -163,6 +232,9 @@ func (t *token) get(ctx context.Context) (string, error) {
 	value := string(secret.Data[keyOf(t.ref)])
 	if value == "" {
 		return "", fmt.Errorf("Secret %s has nothing under key %q: %w", key, keyOf(t.ref), ErrTokenUnavailable)
+	}
+	if value != t.value {
+		t.former = t.value
 	}
 	t.value, t.readAt, t.refused = value, now, false
 	return value, nil

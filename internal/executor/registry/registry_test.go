@@ -2,7 +2,11 @@ package registry
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -108,6 +112,22 @@ func guarded(key string) func(*v1alpha1.AgentRuntime) {
 	}
 }
 
+// newer changes the spec as an edit does.
+func newer(change func(*v1alpha1.AgentRuntimeSpec)) func(*v1alpha1.AgentRuntime) {
+	return func(r *v1alpha1.AgentRuntime) {
+		r.Generation = 2
+		change(&r.Spec)
+	}
+}
+
+// certificate returns the PEM of some certificate.
+func certificate(t *testing.T) []byte {
+	t.Helper()
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+}
+
 func startFake(t *testing.T, options fakeruntime.Options) *fakeruntime.Server {
 	t.Helper()
 	fake := fakeruntime.Start(options)
@@ -144,8 +164,15 @@ func TestForKeepsAClientUntilTheRuntimeChanges(t *testing.T) {
 	}{
 		{"the same object", func(*v1alpha1.AgentRuntime) {}, true},
 		{"an older state of it, from a cache that lags", func(a *v1alpha1.AgentRuntime) { a.Generation = 0 }, true},
-		{"a newer generation", func(a *v1alpha1.AgentRuntime) { a.Generation = 2 }, false},
-		{"another object of the name", func(a *v1alpha1.AgentRuntime) { a.UID = "2" }, false},
+		{"a newer generation", func(a *v1alpha1.AgentRuntime) { a.Generation = 2 }, true},
+		{"another limit of tasks", newer(func(s *v1alpha1.AgentRuntimeSpec) { s.MaxConcurrentTasks = 7 }), true},
+		{"another object of the name and settings", func(a *v1alpha1.AgentRuntime) { a.UID = "2" }, true},
+		{"another URL", newer(func(s *v1alpha1.AgentRuntimeSpec) { s.URL = "http://127.0.0.1:2" }), false},
+		{"another timeout", newer(func(s *v1alpha1.AgentRuntimeSpec) { s.RequestTimeoutSeconds = 6 }), false},
+		{"certificates", newer(func(s *v1alpha1.AgentRuntimeSpec) { s.CABundle = certificate(t) }), false},
+		{"a gateway token", func(a *v1alpha1.AgentRuntime) { a.Generation = 2; guarded("")(a) }, false},
+		{"another URL of another object", func(a *v1alpha1.AgentRuntime) { a.UID, a.Spec.URL = "2", "http://127.0.0.1:2" }, false},
+		{"an older state with another URL", func(a *v1alpha1.AgentRuntime) { a.Generation, a.Spec.URL = 0, "http://127.0.0.1:2" }, true},
 	}
 	for _, test := range cases {
 		t.Run(test.name, func(t *testing.T) {
@@ -174,13 +201,17 @@ func TestForTellsWhyASpecCannotBeUsed(t *testing.T) {
 			if first == nil || !errors.Is(again, first) {
 				t.Fatalf("errors %v, then %v; want the same one twice", first, again)
 			}
-			mended := newRuntime("https://127.0.0.1:1", func(a *v1alpha1.AgentRuntime) { a.Generation = 2 })
+			elsewhere := newRuntime("https://127.0.0.1:1", change, newer(func(s *v1alpha1.AgentRuntimeSpec) { s.MaxConcurrentTasks = 7 }))
+			if _, err := r.For(elsewhere); !errors.Is(err, first) {
+				t.Fatalf("error %v after a change that mends nothing, want %v", err, first)
+			}
+			mended := newRuntime("https://127.0.0.1:1", func(a *v1alpha1.AgentRuntime) { a.Generation = 3 })
 			mustClient(t, r, mended)
 		})
 	}
 }
 
-func TestForgetClosesTheClient(t *testing.T) {
+func TestForgetLeavesTheClientToItsHolders(t *testing.T) {
 	r, _, _ := newRegistry(t)
 	fake := startFake(t, fakeruntime.Options{})
 	old := mustClient(t, r, newRuntime(fake.URL))
@@ -189,11 +220,47 @@ func TestForgetClosesTheClient(t *testing.T) {
 	}
 	r.Forget("r")
 	r.Forget("never known")
-	if _, err := old.Probe(t.Context()); err == nil {
-		t.Fatal("a forgotten client still calls")
+	if _, err := old.Probe(t.Context()); err != nil {
+		t.Fatalf("probe by one who still holds the client: %v", err)
 	}
 	if len(r.entries) != 0 {
 		t.Fatalf("%d entries are left", len(r.entries))
+	}
+}
+
+// TestAReplacedClientEndsItsCalls edits the URL while a poll is held.
+func TestAReplacedClientEndsItsCalls(t *testing.T) {
+	r, reader, _ := newRegistry(t)
+	reader.set("gateway", v1alpha1.SecretTypeGatewayToken, map[string]string{"token": "token-one"})
+	arrived, leave := make(chan struct{}, 2), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		arrived <- struct{}{}
+		<-leave
+		_, _ = io.WriteString(w, `{"status":"running","stage":"q"}`)
+	}))
+	t.Cleanup(server.Close)
+	old := mustClient(t, r, newRuntime(server.URL, guarded("")))
+	outcomes := make(chan error, 2)
+	poll := func() {
+		_, err := old.Poll(t.Context(), executor.PollRequest{SessionID: "s", Wait: 30 * time.Second})
+		outcomes <- err
+	}
+	go poll()
+	<-arrived
+	edited := newRuntime(server.URL, newer(func(s *v1alpha1.AgentRuntimeSpec) { s.URL = "http://127.0.0.1:1" }))
+	if got := mustClient(t, r, edited); got == old {
+		t.Fatal("the same client for another URL")
+	}
+	if diff := cmp.Diff([]string{"token-one"}, r.Secrets("r")); diff != "" {
+		t.Errorf("secrets to redact (-want +got):\n%s", diff)
+	}
+	go poll()
+	<-arrived
+	close(leave)
+	for range 2 {
+		if err := <-outcomes; err != nil {
+			t.Errorf("poll by the replaced client: %v", err)
+		}
 	}
 }
 
@@ -223,7 +290,8 @@ func TestGatewayTokenIsReadAgainAfterTenSeconds(t *testing.T) {
 	if got := reader.count(); got != 2 {
 		t.Fatalf("%d reads of the Secret, want 2", got)
 	}
-	if diff := cmp.Diff([]string{"token-two"}, r.Secrets("r")); diff != "" {
+	// A call with the older one may be under way still.
+	if diff := cmp.Diff([]string{"token-two", "token-one"}, r.Secrets("r")); diff != "" {
 		t.Fatalf("secrets to redact (-want +got):\n%s", diff)
 	}
 }
@@ -342,13 +410,16 @@ func TestRegistryIsSafeForConcurrentUse(t *testing.T) {
 	for i := range 8 {
 		group.Go(func() {
 			for n := range 20 {
-				exec, err := r.For(newRuntime(fake.URL, guarded(""), func(a *v1alpha1.AgentRuntime) { a.Generation = int64(1 + n/5) }))
+				exec, err := r.For(newRuntime(fake.URL, guarded(""), func(a *v1alpha1.AgentRuntime) {
+					a.Generation = int64(1 + n/5)
+					a.Spec.RequestTimeoutSeconds = int32(5 + n/5)
+				}))
 				if err != nil {
 					t.Errorf("For: %v", err)
 					return
 				}
-				// A client that is replaced meanwhile refuses the call; that may pass.
-				if _, err := exec.Probe(t.Context()); err != nil && !executor.IsTransient(err) {
+				// A client that is replaced meanwhile works for those who hold it.
+				if _, err := exec.Probe(t.Context()); err != nil {
 					t.Errorf("probe: %v", err)
 				}
 				r.Secrets("r")

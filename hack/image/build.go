@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -70,11 +72,25 @@ func build(opts options) (v1.Image, error) {
 			return nil, fmt.Errorf("append the layer of %s: %w", part.comment, err)
 		}
 	}
-	return configure(image, opts)
+	return configure(image, opts, describe(binaries))
+}
+
+// describe names the binaries for people who read the image's label.
+func describe(binaries []entry) string {
+	names := make([]string, 0, len(binaries))
+	for _, binary := range binaries {
+		names = append(names, binary.path)
+	}
+	slices.Sort(names)
+	last := len(names) - 1
+	if last < 1 {
+		return "Agent Runtime Operator: " + strings.Join(names, "")
+	}
+	return "Agent Runtime Operator: " + strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
 // configure sets what the container runtime reads: user, entrypoint, labels.
-func configure(image v1.Image, opts options) (v1.Image, error) {
+func configure(image v1.Image, opts options, description string) (v1.Image, error) {
 	file, err := image.ConfigFile()
 	if err != nil {
 		return nil, fmt.Errorf("read the image's configuration: %w", err)
@@ -88,7 +104,7 @@ func configure(image v1.Image, opts options) (v1.Image, error) {
 		Entrypoint: []string{entrypoint},
 		WorkingDir: "/",
 		Env:        []string{"PATH=/", "SSL_CERT_FILE=/" + authoritiesPath},
-		Labels:     labels(opts.version),
+		Labels:     labels(opts.version, description),
 	}
 	image, err = mutate.ConfigFile(image, file)
 	if err != nil {
@@ -99,10 +115,10 @@ func configure(image v1.Image, opts options) (v1.Image, error) {
 
 // labels are the image's labels under the OCI names; the Dockerfile sets the
 // same ones.
-func labels(version string) map[string]string {
+func labels(version, description string) map[string]string {
 	return map[string]string{
 		"org.opencontainers.image.title":       "agentruntime",
-		"org.opencontainers.image.description": "Agent Runtime Operator: manager, facade, runtime and arctl",
+		"org.opencontainers.image.description": description,
 		"org.opencontainers.image.source":      "https://github.com/agentruntime/operator",
 		"org.opencontainers.image.licenses":    "Apache-2.0",
 		"org.opencontainers.image.version":     version,

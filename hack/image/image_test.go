@@ -145,7 +145,7 @@ func TestArchiveReadsBackAsTheImage(t *testing.T) {
 		Env:        []string{"PATH=/", "SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt"},
 		Labels: map[string]string{
 			"org.opencontainers.image.title":       "agentruntime",
-			"org.opencontainers.image.description": "Agent Runtime Operator: manager, facade, runtime and arctl",
+			"org.opencontainers.image.description": "Agent Runtime Operator: manager and runtime",
 			"org.opencontainers.image.source":      "https://github.com/agentruntime/operator",
 			"org.opencontainers.image.licenses":    "Apache-2.0",
 			"org.opencontainers.image.version":     "v1.2.3",
@@ -259,6 +259,22 @@ func TestCheckStaticRefusesADynamicBinary(t *testing.T) {
 	}
 }
 
+func TestDescriptionNamesTheBinaries(t *testing.T) {
+	for want, names := range map[string][]string{
+		"Agent Runtime Operator: manager":                     {"manager"},
+		"Agent Runtime Operator: manager and runtime":         {"runtime", "manager"},
+		"Agent Runtime Operator: facade, manager and runtime": {"manager", "runtime", "facade"},
+	} {
+		var binaries []entry
+		for _, name := range names {
+			binaries = append(binaries, entry{path: name})
+		}
+		if got := describe(binaries); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func TestDockerfileDescribesTheSameImage(t *testing.T) {
 	content, err := os.ReadFile("../../Dockerfile")
 	if err != nil {
@@ -272,7 +288,15 @@ func TestDockerfileDescribesTheSameImage(t *testing.T) {
 		strings.ReplaceAll(passwd, "\n", `\n`),
 		strings.ReplaceAll(group, "\n", `\n`),
 	}
-	for label, value := range labels("$VERSION") {
+	programs, err := os.ReadDir("../../cmd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var binaries []entry
+	for _, program := range programs {
+		binaries = append(binaries, entry{path: program.Name()})
+	}
+	for label, value := range labels("$VERSION", describe(binaries)) {
 		wants = append(wants, label+`="`+value+`"`)
 	}
 	for _, want := range wants {

@@ -31,8 +31,8 @@ TOOL := go tool -modfile=hack/tools/go.mod
 CONTROLLER_GEN := $(TOOL) controller-gen
 GOLANGCI_LINT := $(BIN)/tools/golangci-lint
 
-# What `make test` leaves out: suites that need a real cluster, or measure.
-TEST_EXCLUDE := /test/(e2e|load)(/|$$)
+# What `make test` leaves out: suites that need a real cluster.
+TEST_EXCLUDE := /test/e2e(/|$$)
 TEST_TIMEOUT ?= 20m
 # Packages under test at a time; each envtest suite starts a control plane.
 TEST_PARALLEL ?= 2

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -351,3 +352,16 @@ func (w *writes) versions(task *v1alpha1.CompileTask) []*v1alpha1.CompileTask {
 
 // secretless is random text that compresses badly.
 func secretless() string { return rand.Text() }
+
+// describe tells a task's states one by one, for a failure's message.
+func (w *writes) describe(task *v1alpha1.CompileTask) string {
+	var text strings.Builder
+	for _, v := range w.versions(task) {
+		fmt.Fprintf(&text, "%s: phase %q, stage %q, session %q, finalizers %v", v.ResourceVersion, v.Status.Phase, v.Status.Stage, v.Status.SessionID, v.Finalizers)
+		for _, c := range v.Status.Conditions {
+			fmt.Fprintf(&text, ", %s=%s/%s", c.Type, c.Status, c.Reason)
+		}
+		text.WriteByte('\n')
+	}
+	return text.String()
+}

@@ -16,7 +16,8 @@ const FinalizerCancelOnDelete = "agentruntime.dev/cancel-on-delete"
 //   - True, Accepted: an executor runs it; status.sessionID names the session.
 //   - Unknown, Submitting: the create call may be under way. Its outcome is
 //     learned by repeating it under the same key.
-//   - False: the task waits and was never submitted. The reason says for what.
+//   - False: the task waits and was never submitted. The reason says for what. A
+//     task that ended so has reason NeverSubmitted.
 const (
 	ConditionSubmitted = "Submitted"
 
@@ -36,6 +37,8 @@ const (
 	ReasonRuntimeInvalid = "RuntimeInvalid"
 	// ReasonCredentialsUnavailable: a Secret or token the task needs can't be had.
 	ReasonCredentialsUnavailable = "CredentialsUnavailable"
+	// ReasonNeverSubmitted: the task ended before it was submitted.
+	ReasonNeverSubmitted = "NeverSubmitted"
 	// ReasonNotPermitted: the requester may not use the runtime, Secret or
 	// ServiceAccount that the task names.
 	ReasonNotPermitted = "NotPermitted"

@@ -21,6 +21,8 @@ const (
 	opSubmit operation = "submit"
 	opPoll   operation = "poll"
 	opCancel operation = "cancel"
+	// opCredential stands for a call that was not made for want of a credential.
+	opCredential operation = "credential"
 )
 
 // attempt is what this process knows of a task beyond its object: the call under
@@ -39,17 +41,21 @@ type attempt struct {
 	// inherited tells that the task was there when this process began to watch,
 	// so that an earlier one may have submitted it without a record.
 	inherited bool
-	// submitted tells that this process has sent the create call.
-	submitted bool
-	session   string
-	started   time.Time
+	// submitted tells that this process has sent the create call, mayHaveBegun that
+	// one of its create calls ended without an answer that tells.
+	submitted    bool
+	mayHaveBegun bool
+	session      string
+	started      time.Time
 
 	credential *credential
 
-	// left tells that the task has ended, or is gone, while its create call was
-	// under way; leftSession is the session on record by then.
+	// left tells that the task has ended or is gone, so that no call may begin any
+	// more; leftSession is the session on record by then.
 	left        bool
 	leftSession string
+	// stopWanted tells that the task is to be stopped, for the call under way.
+	stopWanted bool
 
 	// calling is the call under way; stop ends it early.
 	calling operation
@@ -57,18 +63,18 @@ type attempt struct {
 
 	// observed is the executor's last answer, failure the last call's error; a
 	// success clears it. lastStage is the last stage of a task that had not ended.
-	observed     *executor.Observation
-	lastStage    string
-	polledAt     time.Time
-	holdRefused  bool
-	failure      error
-	failedOp     operation
-	failingSince time.Time
-	failures     int
-	notBefore    time.Time
-	cancelSent   bool
-	cancelBegan  time.Time
-	wroteAt      time.Time
+	observed      *executor.Observation
+	lastStage     string
+	polledAt      time.Time
+	holdRefusedAt time.Time
+	failure       error
+	failedOp      operation
+	failingSince  time.Time
+	failures      int
+	notBefore     time.Time
+	cancelSent    bool
+	cancelBegan   time.Time
+	wroteAt       time.Time
 
 	// written is this process's newest write of the task's status, until the cache
 	// shows it or something newer.
@@ -153,16 +159,24 @@ func (at *attempt) fail(op operation, err error, now time.Time) {
 	at.failures++
 	at.notBefore = now.Add(retryDelay(at.failures, executor.RetryAfter(err)))
 	at.cancelSent = false
+	if op == opSubmit && !refusedSubmit(err) {
+		at.mayHaveBegun = true
+	}
 }
 
-// begin marks a call as under way; the caller then runs it.
-func (at *attempt) begin(op operation, stop context.CancelFunc) {
+// begin marks a call as under way, which the caller then runs, unless the task has
+// ended or gone meanwhile.
+func (at *attempt) begin(op operation, stop context.CancelFunc) bool {
 	at.mu.Lock()
 	defer at.mu.Unlock()
+	if at.left {
+		return false
+	}
 	at.calling, at.stop = op, stop
 	if op == opSubmit {
 		at.submitted = true
 	}
+	return true
 }
 
 // turn marks that the call under way went on from one operation to another.
@@ -182,10 +196,12 @@ func (at *attempt) end() {
 	at.calling, at.stop = "", nil
 }
 
-// interrupt ends a poll under way early.
+// interrupt ends a poll under way early, and keeps a create call under way from
+// going on to poll.
 func (at *attempt) interrupt() {
 	at.mu.Lock()
 	defer at.mu.Unlock()
+	at.stopWanted = true
 	if at.stop != nil && at.calling == opPoll {
 		at.stop()
 	}
@@ -202,20 +218,24 @@ func (at *attempt) abandon() {
 
 // refuseHold notes that the executor answered a poll at once that it was asked to
 // hold.
-func (at *attempt) refuseHold() {
+func (at *attempt) refuseHold(now time.Time) {
 	at.mu.Lock()
 	defer at.mu.Unlock()
-	at.holdRefused = true
+	at.holdRefusedAt = now
 }
 
-// learn records the session that a create call answered with. It reports that
-// nobody wants it any more.
-func (at *attempt) learn(session string, now time.Time) (unwanted bool) {
+// refusedHoldFor is how long a task is polled on a timer after its executor did not
+// hold a poll: it may have been busy, or restarting.
+const refusedHoldFor = time.Minute
+
+// learn records the session that a create call answered with. It reports whether
+// nobody wants the session any more, and whether it is to be stopped.
+func (at *attempt) learn(session string, now time.Time) (unwanted, stop bool) {
 	at.mu.Lock()
 	defer at.mu.Unlock()
 	at.session, at.started = session, now
 	at.clearFailure()
-	return at.left && at.leftSession != session
+	return at.left && at.leftSession != session, at.stopWanted
 }
 
 // leave marks that the task has ended or is gone, and reports whether a create
@@ -223,11 +243,15 @@ func (at *attempt) learn(session string, now time.Time) (unwanted bool) {
 func (at *attempt) leave(recorded string) bool {
 	at.mu.Lock()
 	defer at.mu.Unlock()
-	if at.calling != opSubmit || at.session != "" {
-		return false
-	}
 	at.left, at.leftSession = true, recorded
-	return true
+	return at.calling == opSubmit && at.session == ""
+}
+
+// retryNow lets a call that is backing off go out with the next pass.
+func (at *attempt) retryNow() {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	at.notBefore = time.Time{}
 }
 
 func (at *attempt) isLeft() bool {
@@ -292,9 +316,8 @@ func (at *attempt) isCalling() bool {
 	return at.calling != ""
 }
 
-// snapshot is the attempt as decisions see it. Since when calls fail, and since
-// when a cancel is wanted, is also taken from the object, which outlives the
-// process.
+// snapshot is the attempt as decisions see it. Since when calls fail is also taken
+// from the object, which outlives the process.
 func (at *attempt) snapshot(task *v1alpha1.CompileTask, stopping bool, now time.Time) view {
 	at.mu.Lock()
 	defer at.mu.Unlock()
@@ -307,10 +330,11 @@ func (at *attempt) snapshot(task *v1alpha1.CompileTask, stopping bool, now time.
 		failingSince = reachable.LastTransitionTime.Time
 	}
 	return view{
-		submitted: at.submitted, session: at.session, started: at.started, calling: at.calling,
-		observed: at.observed, lastStage: at.lastStage, polledAt: at.polledAt, holdRefused: at.holdRefused,
+		session: at.session, started: at.started, calling: at.calling,
+		observed: at.observed, lastStage: at.lastStage, polledAt: at.polledAt, holdRefused: !at.holdRefusedAt.IsZero() && now.Sub(at.holdRefusedAt) < refusedHoldFor,
 		failure: at.failure, failedOp: at.failedOp, failingSince: failingSince, notBefore: at.notBefore,
-		cancelSent: at.cancelSent, cancelBegan: at.cancelBegan, wroteAt: at.wroteAt,
+		mayHaveBegun: at.mayHaveBegun || at.inherited,
+		cancelSent:   at.cancelSent, cancelBegan: at.cancelBegan, wroteAt: at.wroteAt,
 	}
 }
 

@@ -171,22 +171,25 @@ func TestAttemptLeftWhileItSubmits(t *testing.T) {
 		wantLeft     bool
 		wantUnwanted bool
 	}{
-		"nothing is under way":               {func(*attempt) {}, "", false, false},
-		"a poll is under way":                {func(at *attempt) { at.begin(opPoll, func() {}) }, "", false, false},
+		"nothing is under way":               {func(*attempt) {}, "", false, true},
+		"a poll is under way":                {func(at *attempt) { at.begin(opPoll, func() {}) }, "", false, true},
 		"a submit is under way":              {func(at *attempt) { at.begin(opSubmit, func() {}) }, "", true, true},
 		"its session is on record by others": {func(at *attempt) { at.begin(opSubmit, func() {}) }, "s1", true, false},
 		"another session is on record":       {func(at *attempt) { at.begin(opSubmit, func() {}) }, "s0", true, true},
-		"the session is known already":       {func(at *attempt) { at.begin(opSubmit, func() {}); at.learn("s1", epoch) }, "", false, false},
+		"the session is known already":       {func(at *attempt) { at.begin(opSubmit, func() {}); at.learn("s1", epoch) }, "", false, true},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			at := newAttempts().of(version("1", ""))
 			test.before(at)
-			if got := at.leave(test.recorded); got != test.wantLeft || at.isLeft() != test.wantLeft {
+			if got := at.leave(test.recorded); got != test.wantLeft || !at.isLeft() {
 				t.Fatalf("left %v, want %v", got, test.wantLeft)
 			}
-			if got := at.learn("s1", epoch); got != test.wantUnwanted {
+			if got, _ := at.learn("s1", epoch); got != test.wantUnwanted {
 				t.Fatalf("unwanted %v, want %v", got, test.wantUnwanted)
+			}
+			if at.begin(opSubmit, func() {}) {
+				t.Fatal("a call began for a task that has left")
 			}
 		})
 	}

@@ -91,6 +91,14 @@ func (c *caller) nextShort(runtime string) func() {
 	return run
 }
 
+// mayHold tells whether a slot for a held poll is free at the moment.
+func (c *caller) mayHold(runtime string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l, ok := c.lanes[runtime]
+	return !c.closed && (!ok || l.held < maxHeldPolls)
+}
+
 // tryHold reserves a slot for a held poll; release gives it back. It reports
 // false when all are taken.
 func (c *caller) tryHold(runtime string) bool {

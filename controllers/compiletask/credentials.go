@@ -59,9 +59,21 @@ func (r *Reconciler) authorize(ctx context.Context, s *scope) (bool, ctrl.Result
 		return r.waitFor(ctx, s, refused.reason, refused.message, refusedRetry)
 	}
 	if !s.attempt.backingOff(s.now) {
-		s.attempt.fail(opPoll, &executor.Error{Code: v1alpha1.ErrorCodeUnavailable, Message: refused.message, Transient: true, Op: string(opPoll)}, s.now)
+		s.attempt.fail(opCredential, withheldError{refused}, s.now)
 	}
 	return false, ctrl.Result{}, nil
+}
+
+// withheldError says that a call was not made, because what it needs can't be had.
+// It counts as a call that failed in a way that may pass.
+type withheldError struct{ *refusal }
+
+// Error implements error.
+func (e withheldError) Error() string { return e.reason + ": " + e.message }
+
+// Unwrap shows it to what sorts failed calls.
+func (e withheldError) Unwrap() error {
+	return &executor.Error{Code: v1alpha1.ErrorCodeUnavailable, Message: e.message, Transient: true}
 }
 
 // checkUse asks about a default runtime that was chosen after the task was made;
@@ -154,6 +166,9 @@ func (r *Reconciler) requestToken(ctx context.Context, s *scope) (*credential, *
 	err = r.Client.SubResource("token").Create(ctx, account, request)
 	if apierrors.IsNotFound(err) {
 		return nil, unavailable("ServiceAccount %q does not exist; create it", name), nil
+	}
+	if refusedForGood(err) {
+		return nil, unavailable("The operator gets no token of ServiceAccount %q: %v", name, err), nil
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("create a token of ServiceAccount %s/%s: %w", s.task.Namespace, name, err)

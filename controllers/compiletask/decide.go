@@ -2,6 +2,8 @@ package compiletask
 
 import (
 	"encoding/json"
+	"errors"
+	"net/http"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,7 +29,6 @@ type settings struct {
 // view is the part of an attempt that decisions are made from, as it stood at one
 // moment.
 type view struct {
-	submitted    bool
 	session      string
 	started      time.Time
 	calling      operation
@@ -39,6 +40,9 @@ type view struct {
 	polledAt     time.Time
 	cancelSent   bool
 	cancelBegan  time.Time
+	// mayHaveBegun tells that some create call may have begun the work although no
+	// answer said so.
+	mayHaveBegun bool
 	holdRefused  bool
 	wroteAt      time.Time
 	lastStage    string
@@ -50,7 +54,9 @@ type input struct {
 	task     *v1alpha1.CompileTask
 	view     view
 	settings settings
-	now      time.Time
+	// slot tells that a poll can be held: the runtime's slots are not all taken.
+	slot bool
+	now  time.Time
 }
 
 // ending is how a task ends.
@@ -62,6 +68,8 @@ type ending struct {
 	err       *v1alpha1.TaskError
 	result    json.RawMessage
 	meta      json.RawMessage
+	// unheard tells that the end is not the executor's word: it was given up on.
+	unheard bool
 	// endLag is how long the executor says the end lay back when it was seen; -1
 	// where it does not say.
 	endLag time.Duration
@@ -133,12 +141,14 @@ func decide(in input) decision {
 	}
 	d := decision{record: needsRecord(&in)}
 	if in.view.calling != "" {
-		d.interrupt = in.view.calling == opPoll && in.stopping() && !in.view.cancelSent
+		d.interrupt = in.view.calling != opCancel && in.stopping() && !in.view.cancelSent
 		d.after = in.nextBound()
 		return d
 	}
-	if wait := in.view.notBefore.Sub(in.now); wait > 0 {
-		d.after = soonest(wait, in.nextBound())
+	// A first cancel does not wait for what some other call has to wait for.
+	firstCancel := in.stopping() && in.session() != "" && in.view.failedOp != opCancel && in.view.failedOp != opCredential
+	if wait := in.view.notBefore.Sub(in.now); wait > 0 && !firstCancel {
+		d.after = soonest(wait, in.waitBound())
 		return d
 	}
 	switch {
@@ -157,7 +167,7 @@ func decide(in input) decision {
 const coalesce = time.Second
 
 func decidePoll(in *input, d *decision) {
-	if in.settings.hold > 0 && !in.view.holdRefused {
+	if in.settings.hold > 0 && in.slot && !in.view.holdRefused {
 		d.call, d.hold = opPoll, in.settings.hold
 		if in.view.observed != nil {
 			d.etag = in.view.observed.ETag
@@ -168,7 +178,7 @@ func decidePoll(in *input, d *decision) {
 		return
 	}
 	if wait := in.view.polledAt.Add(in.settings.pollEvery).Sub(in.now); !in.view.polledAt.IsZero() && wait > 0 {
-		d.after = soonest(wait, in.nextBound())
+		d.after = soonest(wait, in.waitBound())
 		return
 	}
 	d.call = opPoll
@@ -181,6 +191,23 @@ func (in *input) nextBound() time.Duration {
 		bound = soonest(bound, max(deleted.Add(in.settings.giveUpAfter).Sub(in.now), time.Millisecond))
 	}
 	return bound
+}
+
+// waitBound bounds a wait between calls: beside nextBound, until calls that fail
+// are given up.
+func (in *input) waitBound() time.Duration {
+	if in.view.failure == nil {
+		return in.nextBound()
+	}
+	return soonest(in.nextBound(), max(in.failingUntil().Sub(in.now), time.Millisecond))
+}
+
+// failingUntil is when calls that fail without end are given up.
+func (in *input) failingUntil() time.Time {
+	if in.stopping() {
+		return later(in.view.failingSince, in.view.cancelBegan).Add(in.settings.giveUpAfter)
+	}
+	return in.view.failingSince.Add(in.settings.unavailableAfter)
 }
 
 // needsRecord tells whether the object lags behind what has to be on record: a
@@ -206,7 +233,8 @@ func sameReachable(in *input) bool {
 	reachable := meta.FindStatusCondition(in.task.Status.Conditions, v1alpha1.ConditionExecutorReachable)
 	switch {
 	case in.view.failure != nil:
-		return reachable != nil && reachable.Status == metav1.ConditionFalse
+		reason, _ := callFailed(*in)
+		return reachable != nil && reachable.Status == metav1.ConditionFalse && reachable.Reason == reason
 	case reachable != nil && in.view.observed != nil:
 		return reachable.Status == metav1.ConditionTrue
 	}
@@ -283,44 +311,79 @@ func endByReport(in *input) *ending {
 
 // endByFailure sorts a failed call (E.2.3, E.2.5, E.2.6); nil means try again.
 func endByFailure(in *input) *ending {
-	if !executor.IsTransient(in.view.failure) {
-		return endByPermanent(in)
-	}
 	code, message := executor.CodeOf(in.view.failure)
-	failing := in.now.Sub(in.view.failingSince)
-	if in.cancelling() {
-		if in.now.Sub(later(in.view.failingSince, in.view.cancelBegan)) < in.settings.giveUpAfter {
-			return nil
-		}
-		return cancelUnconfirmed("The executor could not be reached to confirm the cancel; last error " + code + ": " + message)
+	transient := executor.IsTransient(in.view.failure)
+	switch {
+	case in.cancelling() || in.stoppingLate():
+		return endWhileStopping(in, transient, code, message)
+	case executor.IsSessionNotFound(in.view.failure):
+		return failed(v1alpha1.ReasonSessionLost, runtimeapi.CodeNotFound, message, failedStage(in))
+	case !transient:
+		return failed(v1alpha1.ReasonRejected, code, message, failedStage(in))
 	}
 	overdue, _ := in.overdue()
-	if failing < in.settings.unavailableAfter && !overdue {
+	if in.now.Before(in.failingUntil()) && !overdue {
 		return nil
 	}
-	end := &ending{endLag: -1}
-	end.fail(v1alpha1.ReasonExecutorUnavailable, runtimeapi.CodeUnavailable, message, failedStage(in))
+	end := failed(v1alpha1.ReasonExecutorUnavailable, runtimeapi.CodeUnavailable, message, failedStage(in))
+	end.unheard = true
 	return end
 }
 
-func endByPermanent(in *input) *ending {
-	code, message := executor.CodeOf(in.view.failure)
-	end := &ending{endLag: -1}
+// stoppingLate tells that the executor was reached after the deadline, so that the
+// task is being stopped for it. One that could not be reached even then fails as
+// unavailable (DESIGN.md, "How a CompileTask runs").
+func (in *input) stoppingLate() bool {
+	overdue, _ := in.overdue()
+	return overdue && (in.view.failedOp == opCancel || in.view.cancelSent)
+}
+
+// endWhileStopping is the end of a task that is being stopped and whose last call
+// failed: at once where nothing can be left to stop, else only when the cancel has
+// been repeated for long enough.
+func endWhileStopping(in *input, transient bool, code, message string) *ending {
 	switch {
-	case executor.IsSessionNotFound(in.view.failure) && in.cancelling():
-		end.cancelled(v1alpha1.ReasonCancelledByUser, "Cancelled; the executor no longer knows the session")
 	case executor.IsSessionNotFound(in.view.failure):
-		end.fail(v1alpha1.ReasonSessionLost, runtimeapi.CodeNotFound, message, failedStage(in))
-	case in.cancelling() && in.view.failedOp == opSubmit:
-		end.cancelled(v1alpha1.ReasonCancelledByUser, "Cancelled; the executor had refused the task")
-	case in.cancelling():
-		if in.now.Sub(later(in.view.failingSince, in.view.cancelBegan)) < in.settings.giveUpAfter {
-			return nil
-		}
-		return cancelUnconfirmed("The executor refuses the cancel; last error " + code + ": " + message)
-	default:
-		end.fail(v1alpha1.ReasonRejected, code, message, failedStage(in))
+		return in.stopped("the executor no longer knows the session")
+	case in.view.failedOp == opSubmit && !in.view.mayHaveBegun && refusedSubmit(in.view.failure):
+		return in.stopped("the executor had not taken the task")
+	case in.now.Before(in.failingUntil()):
+		return nil
 	}
+	return in.unconfirmed("The executor did not confirm the cancel in time; its last answer was " + code + ": " + message)
+}
+
+// refusedSubmit tells that the answer to a create call says that nothing was begun.
+func refusedSubmit(err error) bool {
+	var call *executor.Error
+	return errors.As(err, &call) && call.HTTPStatus >= 400 && call.HTTPStatus < 500 && call.HTTPStatus != http.StatusRequestTimeout
+}
+
+// stopped is the end of a task that was stopped, by its user or by its deadline.
+func (in *input) stopped(how string) *ending {
+	if !in.cancelling() {
+		return failed(v1alpha1.ReasonDeadlineExceeded, runtimeapi.CodeDeadlineExceeded,
+			"The task ran longer than activeDeadlineSeconds; "+how, failedStage(in))
+	}
+	end := &ending{endLag: -1}
+	end.cancelled(v1alpha1.ReasonCancelledByUser, "Cancelled; "+how)
+	return end
+}
+
+// unconfirmed is the end of a task whose executor never said that it stopped.
+func (in *input) unconfirmed(message string) *ending {
+	if in.cancelling() {
+		return cancelUnconfirmed(message)
+	}
+	end := failed(v1alpha1.ReasonDeadlineExceeded, runtimeapi.CodeDeadlineExceeded,
+		"The task ran longer than activeDeadlineSeconds. "+message+"; the work may still run", failedStage(in))
+	end.unheard = true
+	return end
+}
+
+func failed(reason, code, message, stage string) *ending {
+	end := &ending{endLag: -1}
+	end.fail(reason, code, message, stage)
 	return end
 }
 
@@ -342,7 +405,7 @@ func (e *ending) fail(reason, code, message, stage string) {
 }
 
 func cancelUnconfirmed(message string) *ending {
-	end := &ending{endLag: -1}
+	end := &ending{endLag: -1, unheard: true}
 	end.cancelled(v1alpha1.ReasonCancelUnconfirmed, message+"; the work may still run")
 	return end
 }

@@ -56,9 +56,9 @@ func fixture(reason why, change ...func(*input)) input {
 	}
 	task.Status.Phase = task.DerivePhase()
 	in := input{
-		task: task, now: tableNow,
+		task: task, now: tableNow, slot: true,
 		settings: settings{durable: true, unavailableAfter: 10 * time.Minute, giveUpAfter: 5 * time.Minute, pollEvery: 3 * time.Second, hold: 30 * time.Second},
-		view:     view{submitted: true, session: "s1", started: began, cancelBegan: tableNow.Add(-time.Second)},
+		view:     view{session: "s1", started: began, cancelBegan: tableNow.Add(-time.Second)},
 	}
 	for _, c := range change {
 		c(&in)
@@ -77,6 +77,8 @@ func seen(o executor.Observation) func(*input) {
 }
 
 func cancelSent(in *input) { in.view.cancelSent = true }
+
+func mayHaveBegun(in *input) { in.view.mayHaveBegun = true }
 
 func unsubmitted(in *input) {
 	in.view = view{}
@@ -229,10 +231,52 @@ func TestDecideByFailure(t *testing.T) {
 			{change: with(failing(failed("poll"), 0)), in: []why{whyDeadline}, end: failedEnd(v1alpha1.ReasonExecutorUnavailable, "agent", "UNAVAILABLE: because")},
 			{change: with(failing(failed("cancel"), 4*time.Minute)), in: unwanted, call: opCancel},
 			{change: with(failing(failed("cancel"), 5*time.Minute)), in: unwanted, end: unconfirmed},
-			{change: with(unsubmitted, failing(failed("submit"), time.Minute)), in: []why{whyNot, whyCancel, whyDeleted}, call: opSubmit},
+			{change: with(unsubmitted, failing(failed("submit"), time.Minute), mayHaveBegun), in: []why{whyNot, whyCancel, whyDeleted}, call: opSubmit},
 			{change: with(unsubmitted, failing(failed("submit"), 10*time.Minute)), in: []why{whyNot}, end: failedEnd(v1alpha1.ReasonExecutorUnavailable, v1alpha1.StageSubmitting, "UNAVAILABLE: because")},
-			{change: with(unsubmitted, failing(failed("submit"), 5*time.Minute)), in: unwanted, end: unconfirmed},
+			{change: with(unsubmitted, failing(failed("submit"), 5*time.Minute), mayHaveBegun), in: unwanted, end: unconfirmed},
 		}
+	}
+	runTable(t, table)
+}
+
+// TestDecideOverdue has a task past its deadline: like one that its user cancelled
+// it is not let go of before the executor has stopped it, or was asked for long
+// enough.
+func TestDecideOverdue(t *testing.T) {
+	late := func(text string) *wantEnd { return failedEnd(v1alpha1.ReasonDeadlineExceeded, "agent", text) }
+	const overdue = "DEADLINE_EXCEEDED: The task ran longer than activeDeadlineSeconds"
+	table := map[string][]row{
+		"a cancel that fails is repeated": {
+			{change: with(failing(httpError("cancel", 503, runtimeapi.CodeUnavailable), time.Minute)), in: []why{whyDeadline}, call: opCancel},
+			{change: with(failing(httpError("cancel", 400, runtimeapi.CodeInvalidArgument), time.Minute)), in: []why{whyDeadline}, call: opCancel},
+		},
+		"until it has been repeated for long enough": {
+			{change: with(failing(httpError("cancel", 503, runtimeapi.CodeUnavailable), 5*time.Minute)), in: []why{whyDeadline},
+				end: late(overdue + ". The executor did not confirm the cancel in time; its last answer was UNAVAILABLE: because; the work may still run")},
+		},
+		"a session that is gone has nothing left to stop": {
+			{change: with(failing(httpError("cancel", 404, runtimeapi.CodeNotFound), 0)), in: []why{whyDeadline},
+				end: late(overdue + "; the executor no longer knows the session")},
+		},
+	}
+	runTable(t, table)
+}
+
+// TestDecideEndsARefusedSubmit has a cancel of a task that the executor has no room
+// for: where no create call can have begun anything, nothing is left to stop.
+func TestDecideEndsARefusedSubmit(t *testing.T) {
+	full := httpError("submit", 429, runtimeapi.CodeResourceExhausted)
+	table := map[string][]row{
+		"no create call can have begun it": {
+			{change: with(unsubmitted, failing(full, 0)), in: []why{whyCancel, whyDeleted}, end: userCancel},
+			{change: with(unsubmitted, failing(full, 0)), in: []why{whyNot}, call: opSubmit},
+		},
+		"an earlier one may have": {
+			{change: with(unsubmitted, failing(full, 0), mayHaveBegun), in: []why{whyCancel, whyDeleted}, call: opSubmit},
+		},
+		"a failure of another kind may have": {
+			{change: with(unsubmitted, failing(httpError("submit", 503, runtimeapi.CodeUnavailable), 0)), in: []why{whyCancel, whyDeleted}, call: opSubmit},
+		},
 	}
 	runTable(t, table)
 }
@@ -253,7 +297,17 @@ func TestDecideCalls(t *testing.T) {
 			{change: with(unsubmitted, func(in *input) { in.view.calling = opSubmit }), in: every},
 		},
 		"a failed call is not repeated before its time": {
-			{change: with(failing(network("poll"), 0), func(in *input) { in.view.notBefore = tableNow.Add(time.Second) }), in: []why{whyNot, whyCancel, whyDeleted}},
+			{change: with(failing(network("poll"), 0), func(in *input) { in.view.notBefore = tableNow.Add(time.Second) }), in: []why{whyNot}},
+			{change: with(failing(network("cancel"), 0), func(in *input) { in.view.notBefore = tableNow.Add(time.Second) }), in: stopped},
+			{change: with(unsubmitted, failing(network("submit"), 0), func(in *input) { in.view.notBefore = tableNow.Add(time.Second) }), in: []why{whyNot, whyCancel, whyDeleted}},
+			{change: with(failing(&executor.Error{Op: "credential", Transient: true}, 0), func(in *input) { in.view.notBefore = tableNow.Add(time.Second) }), in: []why{whyNot, whyCancel, whyDeleted}},
+		},
+		"a first cancel does not wait for what a poll has to wait for": {
+			{change: with(failing(httpError("poll", 429, runtimeapi.CodeResourceExhausted), 0), func(in *input) { in.view.notBefore = tableNow.Add(time.Hour) }), in: []why{whyCancel, whyDeleted}, call: opCancel},
+		},
+		"with every slot for held polls taken, a task is polled on a timer": {
+			{change: with(func(in *input) { in.slot, in.view.polledAt = false, tableNow.Add(-time.Second) }), in: []why{whyNot}},
+			{change: with(func(in *input) { in.slot, in.view.polledAt = false, tableNow.Add(-3*time.Second) }), in: []why{whyNot}, call: opPoll},
 		},
 		"a poll that is not held waits for its time": {
 			{change: with(func(in *input) { in.settings.hold, in.view.polledAt = 0, tableNow.Add(-time.Second) }), in: []why{whyNot}},
@@ -295,12 +349,12 @@ func runTable(t *testing.T, table map[string][]row) {
 	}
 }
 
-func TestDecideInterruptsOnlyPollsInTheWayOfACancel(t *testing.T) {
+func TestDecideInterruptsWhatIsInTheWayOfACancel(t *testing.T) {
 	for _, reason := range every {
 		for _, op := range []operation{opSubmit, opPoll, opCancel} {
 			for _, sent := range []bool{false, true} {
 				d := decide(fixture(reason, func(in *input) { in.view.calling, in.view.cancelSent = op, sent }))
-				want := reason != whyNot && op == opPoll && !sent
+				want := reason != whyNot && op != opCancel && !sent
 				if d.interrupt != want {
 					t.Errorf("%s, calling %s, cancel sent %v: interrupt %v, want %v", reason, op, sent, d.interrupt, want)
 				}
@@ -352,6 +406,7 @@ func TestDecideLooksAgainWhenABoundPasses(t *testing.T) {
 		"a retry":                            {with(failing(network("poll"), 0), func(in *input) { in.view.notBefore = tableNow.Add(2 * time.Second) }), 2 * time.Second},
 		"a retry after the deadline":         {with(failing(network("poll"), 0), deadline, func(in *input) { in.view.notBefore = tableNow.Add(time.Hour) }), time.Minute},
 		"the deadline of one not yet begun":  {with(unsubmitted, deadline, func(in *input) { in.view.calling = opSubmit }), 0},
+		"the end of failing calls":           {with(failing(network("poll"), 9*time.Minute), func(in *input) { in.view.notBefore = tableNow.Add(time.Hour) }), time.Minute},
 		"a deadline by this process's start": {with(poll, deadline, func(in *input) { in.task.Status.StartTime = nil }), time.Minute},
 	}
 	for name, test := range cases {
@@ -373,7 +428,7 @@ func TestDecideCountsTheDeadlineFromTheFirstFailedSubmit(t *testing.T) {
 func TestDecideRecords(t *testing.T) {
 	unreachable := func(status metav1.ConditionStatus) func(*input) {
 		return func(in *input) {
-			in.task.Status.Conditions = append(in.task.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionExecutorReachable, Status: status})
+			in.task.Status.Conditions = append(in.task.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionExecutorReachable, Status: status, Reason: v1alpha1.ReasonCallFailed})
 		}
 	}
 	submittingOnRecord := func(in *input) {

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"time"
 
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
 	"github.com/agentruntime/operator/api/v1alpha1"
 	"github.com/agentruntime/operator/internal/executor"
 	"github.com/agentruntime/operator/internal/runtimeapi"
@@ -38,22 +41,25 @@ func (r *Reconciler) start(s *scope, d decision) {
 	if c == nil {
 		c = &credential{}
 	}
-	lane := s.task.EffectiveRuntimeName()
-	if s.runtime != nil {
-		lane = s.runtime.Name
-	}
+	lane := laneOf(s)
 	call := &run{
 		reconciler: r, attempt: s.attempt, executor: s.executor, lane: lane, settings: s.settings, credential: c,
 		identity: executor.Identity{
 			APIKey: c.apiKey, LogID: s.task.Annotations[v1alpha1.AnnotationRequestID],
-			Account: s.task.Namespace, User: viking.UserID(s.task.Spec.Requester.Username),
 		},
 		secrets: append([]string{c.apiKey}, r.Executors.Secrets(lane)...),
 	}
-	in := input{task: s.task, view: view{session: s.attempt.knownSession()}}
-	call.session = in.session()
+	if trustsOwner(s.runtime) {
+		call.identity.Account, call.identity.User = s.task.Namespace, viking.UserID(s.task.Spec.Requester.Username)
+	}
+	if call.session = s.attempt.knownSession(); call.session == "" {
+		call.session = s.task.Status.SessionID
+	}
 	ctx, stop := context.WithCancel(r.calls.context())
-	s.attempt.begin(d.call, stop)
+	if !s.attempt.begin(d.call, stop) {
+		stop()
+		return
+	}
 	switch d.call {
 	case opSubmit:
 		request := executor.SubmitRequest{Identity: call.identity, Key: s.task.TaskID(), Payload: payloadOf(s.task, s.request)}
@@ -97,12 +103,13 @@ func (c *run) submit(ctx context.Context, request executor.SubmitRequest) {
 		return
 	}
 	c.session = submission.SessionID
-	if unwanted := c.attempt.learn(submission.SessionID, c.reconciler.Clock.Now()); unwanted {
+	unwanted, stop := c.attempt.learn(submission.SessionID, c.reconciler.Clock.Now())
+	if unwanted {
 		c.cancel(ctx)
 		return
 	}
 	calls := c.reconciler.calls
-	if !c.settings.durable || c.settings.hold == 0 || !calls.tryHold(c.lane) {
+	if stop || !c.settings.durable || c.settings.hold == 0 || !calls.tryHold(c.lane) {
 		c.done(priorityBegun)
 		return
 	}
@@ -120,7 +127,7 @@ func (c *run) poll(ctx context.Context, hold time.Duration, etag string) {
 		return
 	}
 	if hold > 0 && !observed.State.Terminal() && (!observed.Held || (took < quickAnswer && etag != "" && observed.ETag == etag)) {
-		c.attempt.refuseHold()
+		c.attempt.refuseHold(c.reconciler.Clock.Now())
 	}
 	c.answered(opPoll, observed)
 }
@@ -136,10 +143,16 @@ func (c *run) cancel(ctx context.Context) {
 	c.answered(opCancel, observed)
 }
 
-// answered records an observation, with nothing in it that must not show.
+// answered records an observation, with nothing in it that must not show or that
+// the API server would not store.
 func (c *run) answered(op operation, observed executor.Observation) {
-	observed.Meta = c.presentable(observed.Meta)
-	observed.Result = c.presentable(observed.Result)
+	var err error
+	if observed.Meta, err = c.presentable(observed.Meta); err != nil {
+		observed.Meta = nil
+	}
+	if observed.Result, err = c.presentable(observed.Result); err != nil {
+		observed.Result = noteResult("The executor's result can't be kept: " + err.Error())
+	}
 	c.attempt.succeed(op, observed, c.reconciler.Clock.Now())
 	priority := priorityBegun
 	if observed.State.Terminal() {
@@ -148,17 +161,17 @@ func (c *run) answered(op operation, observed executor.Observation) {
 	c.done(priority)
 }
 
-func (c *run) presentable(raw json.RawMessage) json.RawMessage {
+func (c *run) presentable(raw json.RawMessage) (json.RawMessage, error) {
 	if emptyObject(raw) {
-		return nil
+		return nil, nil
 	}
 	// The gateway token may have been read, for the first time or anew, by the very
 	// call that this answers.
 	clean, err := executor.RedactJSON(raw, append(c.reconciler.Executors.Secrets(c.lane), c.secrets...)...)
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	return clean
+	return executor.Storable(clean)
 }
 
 // failed records a call without an answer. One that this process itself ended
@@ -211,15 +224,21 @@ func (r *Reconciler) stopStray(at *attempt, task *v1alpha1.CompileTask) {
 	if session == "" {
 		return
 	}
+	logger := ctrl.Log.WithName("compiletask").WithValues("CompileTask", klog.KObj(task), "session", session)
 	runtime, refused, err := r.runtimeOf(r.calls.context(), task)
 	if err != nil || refused != nil {
+		logger.Info("Can't cancel the session of a task that is gone: its runtime can't be found")
 		return
 	}
 	client, err := r.Executors.For(runtime)
 	if err != nil {
+		logger.Error(err, "Can't cancel the session of a task that is gone")
 		return
 	}
-	identity := executor.Identity{Account: task.Namespace, User: viking.UserID(task.Spec.Requester.Username)}
+	var identity executor.Identity
+	if trustsOwner(runtime) {
+		identity.Account, identity.User = task.Namespace, viking.UserID(task.Spec.Requester.Username)
+	}
 	if c := at.currentCredential(); c != nil {
 		identity.APIKey = c.apiKey
 	}
@@ -227,5 +246,15 @@ func (r *Reconciler) stopStray(at *attempt, task *v1alpha1.CompileTask) {
 		began := time.Now()
 		_, err := client.Cancel(ctx, executor.CancelRequest{Identity: identity, SessionID: session})
 		r.Metrics.call(opCancel, err, time.Since(began))
+		if err != nil {
+			logger.Error(err, "Could not cancel the session of a task that is gone; it may still run")
+		}
 	})
+}
+
+// trustsOwner tells that an executor gets the account and user of each task: only
+// one that shows with a gateway token that it is the operator's own. To others
+// they would be names and mail addresses of people.
+func trustsOwner(runtime *v1alpha1.AgentRuntime) bool {
+	return runtime != nil && runtime.Spec.GatewayTokenSecretRef != nil
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,9 +27,19 @@ func (r *Reconciler) finish(ctx context.Context, s *scope, end *ending) (bool, c
 		r.setEnd(s, status, end)
 		status.Result, status.ResultPayloadName = result, payload
 	})
+	if refusedForGood(err) {
+		// What the executor sent along must not keep the task from ending.
+		ctrl.LoggerFrom(ctx).Error(err, "The task's end is refused; written without its result and metadata")
+		err = r.writeStatus(ctx, s, func(status *v1alpha1.CompileTaskStatus) {
+			r.setEnd(s, status, end)
+			status.Meta = nil
+			warn(status.ResultSummary, "The cluster refuses to keep the result and its metadata; see the target")
+		})
+	}
 	if err != nil {
 		return true, ctrl.Result{}, err
 	}
+	ctrl.LoggerFrom(ctx).Info("Task ended", "condition", end.condition, "reason", end.reason, "stage", end.stage)
 	r.endEvent(s, end, outlived)
 	r.Metrics.ended(s.task, end, s.now)
 	after, err := r.afterEnd(ctx, s.task)
@@ -56,7 +67,30 @@ func (r *Reconciler) setEnd(s *scope, status *v1alpha1.CompileTaskStatus, end *e
 	case !emptyObject(merged):
 		status.Meta = &runtime.RawExtension{Raw: merged}
 	}
+	settle(status, s, end)
 	setCondition(status, s, end.condition, metav1.ConditionTrue, end.reason, end.message)
+}
+
+// settle brings the other conditions of an ended task to where they stay: none of
+// them says that something is still to come.
+func settle(status *v1alpha1.CompileTaskStatus, s *scope, end *ending) {
+	if submitted := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSubmitted); submitted != nil {
+		value, reason, message := submitted.Status, submitted.Reason, submitted.Message
+		switch value {
+		case metav1.ConditionFalse:
+			reason, message = v1alpha1.ReasonNeverSubmitted, "The task ended before it was submitted"
+		case metav1.ConditionUnknown:
+			reason, message = v1alpha1.ReasonSubmitOutcomeUnknown, "The task ended before the executor's answer to its submission was known"
+		}
+		setCondition(status, s, v1alpha1.ConditionSubmitted, value, reason, message)
+	}
+	if reachable := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionExecutorReachable); reachable != nil {
+		value, reason, message := metav1.ConditionTrue, v1alpha1.ReasonReachable, "The executor told how the task ended"
+		if end.unheard {
+			value, reason, message = metav1.ConditionFalse, reachable.Reason, "The executor was not heard of before the task ended"
+		}
+		setCondition(status, s, v1alpha1.ConditionExecutorReachable, value, reason, message)
+	}
 }
 
 func rawOf(extension *runtime.RawExtension) json.RawMessage {
@@ -67,12 +101,11 @@ func rawOf(extension *runtime.RawExtension) json.RawMessage {
 }
 
 // afterEnd frees what an ended task held: its place in the queue, its finalizer,
-// and, when its time has come, the object itself.
+// and, when its time has come, the object itself. What this process knows of the
+// task goes when the cache shows the end (see observe): until then it keeps a pass
+// over an older state from beginning anew.
 func (r *Reconciler) afterEnd(ctx context.Context, task *v1alpha1.CompileTask) (ctrl.Result, error) {
 	r.queue.forget(task.UID)
-	if at := r.attempts.take(task.UID); at != nil {
-		r.stopStray(at, task)
-	}
 	if err := r.removeFinalizer(ctx, task); err != nil {
 		return ordinary(ctrl.Result{}, fmt.Errorf("remove the finalizer: %w", err))
 	}

@@ -2,6 +2,7 @@ package compiletask
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +18,9 @@ type Metrics struct {
 	runTime   *prometheus.HistogramVec
 	calls     *prometheus.HistogramVec
 	endLag    prometheus.Histogram
+	// leading tells that this process runs the controller, so that the tasks are
+	// counted once, and their cache is not filled for the sake of a scrape.
+	leading *atomic.Bool
 }
 
 // Buckets in seconds.
@@ -48,7 +52,9 @@ func NewMetrics(registerer prometheus.Registerer, reader client.Reader) (*Metric
 			Help: "Time from the executor's end of a task to the answer that told it, where the executor says.",
 		}),
 	}
-	collectors := []prometheus.Collector{m.queueWait, m.runTime, m.calls, m.endLag, newPhaseCollector(reader, namespace, subsystem)}
+	m.leading = &atomic.Bool{}
+	phases := newPhaseCollector(reader, m.leading, namespace, subsystem)
+	collectors := []prometheus.Collector{m.queueWait, m.runTime, m.calls, m.endLag, phases}
 	for _, collector := range collectors {
 		if err := registerer.Register(collector); err != nil {
 			return nil, err
@@ -56,6 +62,9 @@ func NewMetrics(registerer prometheus.Registerer, reader client.Reader) (*Metric
 	}
 	return m, nil
 }
+
+// leads notes that this process runs the controller.
+func (m *Metrics) leads() { m.leading.Store(true) }
 
 // call counts a call to an executor. Calls that this process ended count as such.
 func (m *Metrics) call(op operation, err error, took time.Duration) {
@@ -96,12 +105,13 @@ func (m *Metrics) ended(task *v1alpha1.CompileTask, end *ending, now time.Time) 
 
 // phaseCollector counts the tasks by phase when it is asked.
 type phaseCollector struct {
-	reader client.Reader
-	desc   *prometheus.Desc
+	reader  client.Reader
+	leading *atomic.Bool
+	desc    *prometheus.Desc
 }
 
-func newPhaseCollector(reader client.Reader, namespace, subsystem string) *phaseCollector {
-	return &phaseCollector{reader: reader, desc: prometheus.NewDesc(
+func newPhaseCollector(reader client.Reader, leading *atomic.Bool, namespace, subsystem string) *phaseCollector {
+	return &phaseCollector{reader: reader, leading: leading, desc: prometheus.NewDesc(
 		prometheus.BuildFQName(namespace, subsystem, "tasks"), "Number of CompileTasks by phase.", []string{"phase"}, nil)}
 }
 
@@ -110,10 +120,14 @@ func (c *phaseCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
 
 // Collect implements prometheus.Collector.
 func (c *phaseCollector) Collect(ch chan<- prometheus.Metric) {
+	if !c.leading.Load() {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var tasks v1alpha1.CompileTaskList
 	if err := c.reader.List(ctx, &tasks, client.UnsafeDisableDeepCopy); err != nil {
+		ch <- prometheus.NewInvalidMetric(c.desc, err)
 		return
 	}
 	counts := map[v1alpha1.CompileTaskPhase]int{

@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/agentruntime/operator/api/v1alpha1"
 	"github.com/agentruntime/operator/internal/sealed"
@@ -19,41 +21,64 @@ import (
 const resultField = "status.result"
 
 // storeResult puts a result where it belongs: inline, or sealed in a Payload of
-// the task. It returns the inline result or the Payload's name.
+// the task. It returns the inline result or the Payload's name. The work is done by
+// then, so a result that can't be kept does not keep the task from ending: a note
+// takes its place.
 func (r *Reconciler) storeResult(ctx context.Context, s *scope, end *ending) (*runtime.RawExtension, string, error) {
-	if end.condition != v1alpha1.ConditionComplete || end.result == nil {
+	if end.condition != v1alpha1.ConditionComplete || end.result == nil || !s.task.DeletionTimestamp.IsZero() {
 		return nil, "", nil
 	}
 	if len(end.result) <= v1alpha1.MaxInlineResultBytes {
 		return &runtime.RawExtension{Raw: end.result}, "", nil
 	}
-	name := ResultPayloadName(s.task)
 	box, err := r.KeyRing.Seal(end.result, ResultBinding(s.task))
-	if err != nil || box.MarshalledSize() > v1alpha1.MaxPayloadBytes {
-		// Too large even for a Payload. The work is done, so the task is complete; its
-		// summary stays.
-		return &runtime.RawExtension{Raw: json.RawMessage(`{"warnings":["The result is too large to be kept; see the task's resultSummary and the target."]}`)}, "", nil
+	if errors.Is(err, sealed.ErrTooLarge) || (err == nil && box.MarshalledSize() > v1alpha1.MaxPayloadBytes) {
+		return &runtime.RawExtension{Raw: noteResult("The result is too large to be kept; see resultSummary and the target.")}, "", nil
 	}
-	payload := &v1alpha1.Payload{
+	if err != nil {
+		return nil, "", fmt.Errorf("seal the result: %w", err)
+	}
+	payload := resultPayload(s.task, box, len(end.result))
+	err = r.Client.Create(ctx, payload)
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return nil, payload.Name, r.checkPayload(ctx, s.task, payload.Name)
+	case refusedForGood(err):
+		ctrl.LoggerFrom(ctx).Error(err, "The result is lost: its Payload is refused")
+		return &runtime.RawExtension{Raw: noteResult("The result can't be kept: the cluster refuses its Payload, for example by a quota; see resultSummary and the target.")}, "", nil
+	case err != nil:
+		return nil, "", fmt.Errorf("create Payload %s/%s: %w", payload.Namespace, payload.Name, err)
+	}
+	return nil, payload.Name, nil
+}
+
+// refusedForGood tells that the API server will not accept the same write later.
+func refusedForGood(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
+}
+
+// noteResult stands in the place of a result that can't be kept.
+func noteResult(note string) json.RawMessage {
+	raw, err := json.Marshal(map[string][]string{"warnings": {note}})
+	if err != nil {
+		return json.RawMessage("{}")
+	}
+	return raw
+}
+
+func resultPayload(task *v1alpha1.CompileTask, box sealed.Box, size int) *v1alpha1.Payload {
+	return &v1alpha1.Payload{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.task.Namespace, Name: name,
+			Namespace: task.Namespace, Name: ResultPayloadName(task),
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: v1alpha1.GroupVersion.String(), Kind: "CompileTask",
-				Name: s.task.Name, UID: s.task.UID, Controller: ptr.To(true),
+				Name: task.Name, UID: task.UID, Controller: ptr.To(true),
 			}},
 		},
 		Spec: v1alpha1.PayloadSpec{Data: &v1alpha1.PayloadData{
-			Sealed: box.Marshal(), Size: int64(len(end.result)), MAC: base64.RawURLEncoding.EncodeToString(box.MAC[:]),
+			Sealed: box.Marshal(), Size: int64(size), MAC: base64.RawURLEncoding.EncodeToString(box.MAC[:]),
 		}},
 	}
-	err = r.Client.Create(ctx, payload)
-	if apierrors.IsAlreadyExists(err) {
-		return nil, name, r.checkPayload(ctx, s.task, name)
-	}
-	if err != nil {
-		return nil, "", fmt.Errorf("create Payload %s/%s: %w", s.task.Namespace, name, err)
-	}
-	return nil, name, nil
 }
 
 // checkPayload accepts a Payload that an earlier pass made and whose task status
@@ -62,7 +87,11 @@ func (r *Reconciler) checkPayload(ctx context.Context, task *v1alpha1.CompileTas
 	var payload v1alpha1.Payload
 	key := keyOf(task)
 	key.Name = name
-	if err := r.APIReader.Get(ctx, key, &payload); err != nil {
+	err := r.APIReader.Get(ctx, key, &payload)
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("Payload %s has just gone; it is made again", key)
+	}
+	if err != nil {
 		return fmt.Errorf("get Payload %s: %w", key, err)
 	}
 	if !metav1.IsControlledBy(&payload, task) {

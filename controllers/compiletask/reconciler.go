@@ -48,6 +48,7 @@ type Reconciler struct {
 	queue    *queue
 	attempts *attempts
 	released *released
+	departed *departed
 	calls    *caller
 	passes   *passes
 }
@@ -94,6 +95,9 @@ type phase func(context.Context, *scope) (done bool, result ctrl.Result, err err
 // Reconcile makes one pass over a task: it observes, decides, and acts. It never
 // waits for an executor.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	for _, gone := range r.departed.take(req.NamespacedName) {
+		r.drop(gone)
+	}
 	var task v1alpha1.CompileTask
 	if err := r.Client.Get(ctx, req.NamespacedName, &task); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -258,13 +262,22 @@ func (r *Reconciler) converge(ctx context.Context, s *scope) (bool, ctrl.Result,
 			return true, result, err
 		}
 	}
+	ctrl.LoggerFrom(ctx).V(2).Info("Calling the executor", "operation", d.call, "hold", d.hold.String())
 	r.start(s, d)
 	return true, ctrl.Result{RequeueAfter: in.nextBound()}, nil
 }
 
+// laneOf names the lane of the task's calls: its runtime's.
+func laneOf(s *scope) string {
+	if s.runtime != nil {
+		return s.runtime.Name
+	}
+	return s.task.EffectiveRuntimeName()
+}
+
 // input gathers what decide needs.
 func (r *Reconciler) input(s *scope) input {
-	in := input{task: s.task, settings: s.settings, now: s.now}
+	in := input{task: s.task, settings: s.settings, slot: r.calls.mayHold(laneOf(s)), now: s.now}
 	in.view = s.attempt.snapshot(s.task, false, s.now)
 	if in.stopping() {
 		in.view = s.attempt.snapshot(s.task, true, s.now)

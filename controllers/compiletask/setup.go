@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -45,8 +46,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 func (r *Reconciler) prepare() {
 	r.attempts = newAttempts()
 	r.released = newReleased()
+	r.departed = &departed{all: map[types.NamespacedName][]*v1alpha1.CompileTask{}}
 	r.passes = &passes{}
-	r.calls = newCaller(context.Background())
+	r.calls = &caller{lanes: map[string]*lane{}}
 	r.queue = newQueue(func(key types.NamespacedName) { r.passes.ask(key, priorityNew) })
 	r.queue.gather()
 }
@@ -68,13 +70,18 @@ func (p *passes) ask(key types.NamespacedName, priority int) {
 	}
 }
 
+func (p *passes) bind(queue requestQueue) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.queue = queue
+}
+
 // bindQueue is a source without events of its own, through which the controller
 // hands over its work queue and the context that calls run under.
 func (r *Reconciler) bindQueue(ctx context.Context, q requestQueue) error {
 	r.calls.bind(ctx)
-	r.passes.mu.Lock()
-	defer r.passes.mu.Unlock()
-	r.passes.queue = q
+	r.passes.bind(q)
+	r.Metrics.leads()
 	return nil
 }
 
@@ -115,20 +122,51 @@ func (r *Reconciler) taskHandler() handler.TypedEventHandler[*v1alpha1.CompileTa
 				enqueue(q, reconcile.Request{NamespacedName: keyOf(e.ObjectNew)}, priorityBegun)
 			}
 		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.CompileTask], _ requestQueue) {
-			r.queue.forget(e.Object.UID)
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.CompileTask], q requestQueue) {
 			r.released.drop(e.Object.UID)
-			if at := r.attempts.take(e.Object.UID); at != nil {
-				r.stopStray(at, e.Object)
-			}
+			r.drop(e.Object)
+			// A pass over the task may be under way and put back what was just dropped:
+			// the next one, which comes after it, drops it again.
+			r.departed.add(e.Object)
+			enqueue(q, reconcile.Request{NamespacedName: keyOf(e.Object)}, priorityEnding)
 		},
 	}
 }
 
-// observe tells the admission queue of a task that an executor has or had.
+// drop forgets a task that has ended or is gone, and stops what only this process
+// knows to run for it.
+func (r *Reconciler) drop(task *v1alpha1.CompileTask) {
+	r.queue.forget(task.UID)
+	if at := r.attempts.take(task.UID); at != nil {
+		r.stopStray(at, task)
+	}
+}
+
+// departed holds deleted tasks until the pass after their deletion.
+type departed struct {
+	mu  sync.Mutex
+	all map[types.NamespacedName][]*v1alpha1.CompileTask
+}
+
+func (d *departed) add(task *v1alpha1.CompileTask) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all[keyOf(task)] = append(d.all[keyOf(task)], task)
+}
+
+func (d *departed) take(key types.NamespacedName) []*v1alpha1.CompileTask {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	tasks := d.all[key]
+	delete(d.all, key)
+	return tasks
+}
+
+// observe keeps the admission queue in step with a task, and drops what is known of
+// one that has ended.
 func (r *Reconciler) observe(task *v1alpha1.CompileTask, initial bool) {
 	if task.Terminal() {
-		r.queue.forget(task.UID)
+		r.drop(task)
 		return
 	}
 	if initial {
@@ -178,43 +216,52 @@ func (r *Reconciler) changedByOthers(old, now *v1alpha1.CompileTask) bool {
 	return !at.ownWrite(now)
 }
 
-// runtimeHandler keeps the limits in step and wakes the tasks that wait for a
-// runtime when it comes, goes or changes.
+// runtimeHandler keeps the limits in step and wakes the tasks when a runtime comes,
+// goes, changes, or answers again. A task may wait for a runtime that is in no
+// queue, so all are asked; runtimes change rarely.
 func (r *Reconciler) runtimeHandler() handler.TypedEventHandler[*v1alpha1.AgentRuntime, reconcile.Request] {
-	wakeAll := func(ctx context.Context, q requestQueue) {
-		// A task that waits for a runtime that is not there is in no queue, so all
-		// that wait are asked. Runtimes change rarely.
-		r.wakeUnlisted(ctx, q)
-	}
 	return handler.TypedFuncs[*v1alpha1.AgentRuntime, reconcile.Request]{
 		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*v1alpha1.AgentRuntime], q requestQueue) {
 			r.queue.setLimit(e.Object.Name, int(e.Object.Spec.MaxConcurrentTasks))
 			if !e.IsInInitialList {
-				wakeAll(ctx, q)
+				r.wakeTasks(ctx, q)
 			}
 		},
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*v1alpha1.AgentRuntime], q requestQueue) {
 			r.queue.setLimit(e.ObjectNew.Name, int(e.ObjectNew.Spec.MaxConcurrentTasks))
-			if e.ObjectOld.Generation != e.ObjectNew.Generation || e.ObjectOld.MarkedDefault() != e.ObjectNew.MarkedDefault() {
-				wakeAll(ctx, q)
+			answersAgain := !isReady(e.ObjectOld) && isReady(e.ObjectNew)
+			if answersAgain || e.ObjectOld.Generation != e.ObjectNew.Generation || e.ObjectOld.MarkedDefault() != e.ObjectNew.MarkedDefault() {
+				r.wakeTasks(ctx, q)
 			}
 		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.AgentRuntime], _ requestQueue) {
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*v1alpha1.AgentRuntime], q requestQueue) {
 			r.queue.dropRuntime(e.Object.Name)
+			r.wakeTasks(ctx, q)
 		},
 	}
 }
 
-// wakeUnlisted asks for a pass over every task that is not with an executor.
-func (r *Reconciler) wakeUnlisted(ctx context.Context, q requestQueue) {
+func isReady(runtime *v1alpha1.AgentRuntime) bool {
+	return meta.IsStatusConditionTrue(runtime.Status.Conditions, v1alpha1.ConditionReady)
+}
+
+// wakeTasks asks for a pass over every task that has not ended, and has those whose
+// calls fail call again.
+func (r *Reconciler) wakeTasks(ctx context.Context, q requestQueue) {
 	var tasks v1alpha1.CompileTaskList
 	if err := r.Client.List(ctx, &tasks, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Could not list the tasks to wake for a changed runtime; they look again by themselves")
 		return
 	}
 	for i := range tasks.Items {
-		if task := &tasks.Items[i]; !task.Terminal() {
-			enqueue(q, reconcile.Request{NamespacedName: keyOf(task)}, priorityNew)
+		task := &tasks.Items[i]
+		if task.Terminal() {
+			continue
 		}
+		if at := r.attempts.find(task.UID); at != nil {
+			at.retryNow()
+		}
+		enqueue(q, reconcile.Request{NamespacedName: keyOf(task)}, priorityNew)
 	}
 }
 

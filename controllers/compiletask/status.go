@@ -2,6 +2,7 @@ package compiletask
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -72,6 +73,7 @@ func (r *Reconciler) waitFor(ctx context.Context, s *scope, reason, message stri
 	if err != nil {
 		return true, ctrl.Result{}, err
 	}
+	ctrl.LoggerFrom(ctx).V(2).Info("Task waits", "reason", reason)
 	r.waitingEvent(s, reason, message)
 	return true, result, nil
 }
@@ -113,6 +115,9 @@ func (r *Reconciler) record(ctx context.Context, s *scope, in input) error {
 	if err != nil {
 		return err
 	}
+	if before.Status.SessionID == "" && s.task.Status.SessionID != "" {
+		ctrl.LoggerFrom(ctx).Info("Executor accepted the task", "session", s.task.Status.SessionID, "AgentRuntime", s.task.Status.RuntimeName)
+	}
 	r.recordEvents(before, s, in)
 	return nil
 }
@@ -145,16 +150,31 @@ func (r *Reconciler) setBound(s *scope, status *v1alpha1.CompileTaskStatus) {
 	status.Canonical = &v1alpha1.CanonicalRequest{From: s.request.From, To: s.request.To, Skill: s.request.Skill}
 }
 
+// setReachable says whether calls get through. While they keep failing for one
+// reason the first message stays: each write costs, and they say much the same.
 func setReachable(status *v1alpha1.CompileTaskStatus, s *scope, in input) {
-	if in.view.failure != nil {
-		code, message := executor.CodeOf(in.view.failure)
-		setCondition(status, s, v1alpha1.ConditionExecutorReachable, metav1.ConditionFalse, v1alpha1.ReasonCallFailed,
-			fmt.Sprintf("The last %s call failed and is repeated: %s: %s", in.view.failedOp, code, message))
+	have := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionExecutorReachable)
+	if in.view.failure == nil {
+		if have != nil {
+			setCondition(status, s, v1alpha1.ConditionExecutorReachable, metav1.ConditionTrue, v1alpha1.ReasonReachable, "Calls to the executor get through")
+		}
 		return
 	}
-	if meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionExecutorReachable) != nil {
-		setCondition(status, s, v1alpha1.ConditionExecutorReachable, metav1.ConditionTrue, v1alpha1.ReasonReachable, "Calls to the executor get through")
+	reason, message := callFailed(in)
+	if have != nil && have.Status == metav1.ConditionFalse && have.Reason == reason {
+		return
 	}
+	setCondition(status, s, v1alpha1.ConditionExecutorReachable, metav1.ConditionFalse, reason, message)
+}
+
+// callFailed tells why calls do not get through, as a reason and a message.
+func callFailed(in input) (reason, message string) {
+	var withheld withheldError
+	if errors.As(in.view.failure, &withheld) {
+		return withheld.reason, "No call can be made, and it is tried again: " + withheld.message
+	}
+	code, text := executor.CodeOf(in.view.failure)
+	return v1alpha1.ReasonCallFailed, fmt.Sprintf("A %s call failed and is repeated: %s: %s", in.view.failedOp, code, text)
 }
 
 func setReport(status *v1alpha1.CompileTaskStatus, observed *executor.Observation) {

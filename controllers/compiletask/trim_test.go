@@ -124,9 +124,14 @@ func TestMetricsCountTasksByPhase(t *testing.T) {
 	pending.Spec.Cancel = false
 	registry := prometheus.NewRegistry()
 	reader := listing{tasks: []v1alpha1.CompileTask{completed, *trimmed(&completed), pending, *full()}}
-	if _, err := NewMetrics(registry, reader); err != nil {
+	metrics, err := NewMetrics(registry, reader)
+	if err != nil {
 		t.Fatalf("new metrics: %v", err)
 	}
+	if n, err := testutil.GatherAndCount(registry, "agentruntime_compiletask_tasks"); err != nil || n != 0 {
+		t.Errorf("a process that does not lead counts %d phases, %v", n, err)
+	}
+	metrics.leads()
 	const want = `
 # HELP agentruntime_compiletask_tasks Number of CompileTasks by phase.
 # TYPE agentruntime_compiletask_tasks gauge
@@ -144,11 +149,13 @@ agentruntime_compiletask_tasks{phase="Running"} 0
 		t.Error("metrics are registered twice without an error")
 	}
 	failing := prometheus.NewRegistry()
-	if _, err := NewMetrics(failing, listing{err: errors.New("no cache")}); err != nil {
+	blind, err := NewMetrics(failing, listing{err: errors.New("no cache")})
+	if err != nil {
 		t.Fatalf("new metrics: %v", err)
 	}
-	if n, err := testutil.GatherAndCount(failing, "agentruntime_compiletask_tasks"); err != nil || n != 0 {
-		t.Errorf("without a cache %d values, %v; want none", n, err)
+	blind.leads()
+	if n, err := testutil.GatherAndCount(failing, "agentruntime_compiletask_tasks"); err == nil {
+		t.Errorf("without a cache %d values and no error", n)
 	}
 }
 

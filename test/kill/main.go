@@ -101,7 +101,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		defer func() { _ = os.RemoveAll(l.dir) }()
 	}
-	env, err := testenv.Start(testenv.Options{})
+	env, err := testenv.Start(testenv.Options{}) //nolint:contextcheck // It takes none; Stop ends it.
 	if err != nil {
 		return err
 	}

@@ -58,8 +58,8 @@ func (p *phase) problem(text string) {
 func (p *phase) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	p.random = rand.New(rand.NewPCG(p.seed, uint64(p.managers)))           //nolint:gosec // Choices of a test.
-	p.work = &workload{phase: p, random: rand.New(rand.NewPCG(p.seed, 7))} //nolint:gosec // Choices of a test.
+	p.random = rand.New(rand.NewPCG(p.seed, uint64(p.managers)))
+	p.work = &workload{phase: p, random: rand.New(rand.NewPCG(p.seed, 7))}
 	p.observer, p.kills = newObserver(p.name+"-"), map[crash.Point]int{}
 	p.plan()
 	var err error
@@ -218,7 +218,7 @@ func (p *phase) settle(ctx context.Context) error {
 		managers = append(managers, manager)
 	}
 	if err = p.observer.await(ctx, p.work.count()); err != nil && p.workDir != "" {
-		err = errors.Join(err, p.saveState(managers))
+		err = errors.Join(err, p.saveState(managers)) //nolint:contextcheck // The phase's context has ended.
 	}
 	if ended := p.observer.endedAt(probe.UID); !ended.IsZero() {
 		p.recoveries = append(p.recoveries, ended.Sub(managers[0].Started))

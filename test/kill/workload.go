@@ -83,7 +83,7 @@ func newFake() (*fakeruntime.Server, error) {
 
 // largeResult is too large to stand in a status, and does not compress below that.
 func largeResult() string {
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // Filler.
+	random := rand.New(rand.NewPCG(1, 2))
 	var text strings.Builder
 	for text.Len() < largeBytes {
 		fmt.Fprintf(&text, "%016x", random.Uint64())

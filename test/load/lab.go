@@ -59,7 +59,7 @@ func newLab(ctx context.Context, o options, out io.Writer) (*lab, error) {
 	if l.fakeBin, err = process.Build(ctx, l.dir, module+"test/fakeruntime/cmd/fakeruntime"); err != nil {
 		return nil, err
 	}
-	if l.env, err = testenv.Start(testenv.Options{}); err != nil {
+	if l.env, err = testenv.Start(testenv.Options{}); err != nil { //nolint:contextcheck // It takes none; Stop ends it.
 		return nil, err
 	}
 	if err := l.prepare(ctx); err != nil {
@@ -110,9 +110,9 @@ func (l *lab) keyRing() string    { return filepath.Join(l.dir, "key-ring.json")
 func (l *lab) printf(format string, args ...any) { _, _ = fmt.Fprintf(l.out, format, args...) }
 
 // startManager runs the manager; it sees one namespace only.
-func (l *lab) startManager(ctx context.Context, args ...string) (*process.Process, error) {
-	args = append(args, "--kubeconfig", l.kubeconfig(), "--key-ring", l.keyRing(), "--namespaces", seen)
-	return process.Start(ctx, filepath.Join(l.dir, "manager.log"), l.managerBin, args...)
+func (l *lab) startManager(ctx context.Context) (*process.Process, error) {
+	return process.Start(ctx, filepath.Join(l.dir, "manager.log"), l.managerBin,
+		"--kubeconfig", l.kubeconfig(), "--key-ring", l.keyRing(), "--namespaces", seen)
 }
 
 // startExecutor runs an executor and makes its AgentRuntime. The returned function

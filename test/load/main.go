@@ -158,6 +158,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		l.printf("%s took %.0f s\n", r.name, time.Since(began).Seconds())
 		results = append(results, found...)
 	}
-	print(out, results)
+	printTable(out, results)
 	return errors.Join(append(problems, missed(results)...)...)
 }

@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/agentruntime/operator/test/kill/process"
@@ -59,6 +62,9 @@ func (l *lab) scale(ctx context.Context) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := l.checkHolds(ctx, manager); err != nil {
+		return nil, err
+	}
 	if l.workDir != "" {
 		_ = manager.Save(ctx, "/debug/pprof/heap", filepath.Join(l.dir, "heap.pprof"))
 	}
@@ -109,20 +115,33 @@ func (l *lab) makeFinished(ctx context.Context) error {
 	if l.finished == 0 {
 		return nil
 	}
-	now := time.Now()
-	_, err := loop(l.finished, func() error {
-		task := l.newTask(seen, "done")
-		if err := l.client.Create(ctx, task); err != nil {
-			return fmt.Errorf("create task %s: %w", task.Name, err)
+	example := l.newTask(seen, "done")
+	if err := l.client.Create(ctx, example); err != nil {
+		return fmt.Errorf("create task %s: %w", example.Name, err)
+	}
+	setFinished(example, time.Now())
+	if err := l.client.Status().Update(ctx, example); err != nil {
+		return fmt.Errorf("write the status of %s: %w", example.Name, err)
+	}
+	return l.copies(ctx, example, l.finished)
+}
+
+// checkHolds makes sure that the manager measured has all the tasks in its cache.
+func (l *lab) checkHolds(ctx context.Context, manager *process.Process) error {
+	text, err := manager.Get(ctx, "/metrics")
+	if err != nil {
+		return err
+	}
+	for phase, want := range map[string]int{"Completed": l.finished, "Running": l.running} {
+		name := fmt.Sprintf("agentruntime_compiletask_tasks{phase=%q} ", phase)
+		_, rest, found := strings.Cut(string(text), "\n"+name)
+		value, _, _ := strings.Cut(rest, "\n")
+		got, err := strconv.ParseFloat(value, 64)
+		if !found || err != nil || int(got) < want {
+			return fmt.Errorf("the manager has %q tasks that are %s, want %d", value, phase, want)
 		}
-		setFinished(task, now)
-		if err := l.client.Status().Update(ctx, task); err != nil {
-			return fmt.Errorf("write the status of %s: %w", task.Name, err)
-		}
-		return nil
-	})
-	l.printf("  %d finished tasks made in %.0f s\n", l.finished, time.Since(now).Seconds())
-	return err
+	}
+	return nil
 }
 
 // withRunning makes more tasks and measures when all run and nothing changes.
@@ -134,8 +153,16 @@ func (l *lab) withRunning(ctx context.Context, t *tracker, manager *process.Proc
 		if err := l.client.Create(ctx, task); err != nil {
 			return fmt.Errorf("create task %s: %w", task.Name, err)
 		}
-		_, err := t.receive(ctx, told)
-		return err
+		select {
+		case <-told:
+			return nil
+		case <-manager.Ended():
+			return errors.New("the manager ended by itself; see its log")
+		case <-t.done:
+			return errors.Join(errors.New("the watch of the tasks ended"), t.err)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	})
 	if err != nil {
 		return state{}, err
@@ -164,7 +191,7 @@ func (l *lab) measureIdle(ctx context.Context, manager *process.Process) (state,
 	cpu := (after.CPU - before.CPU).Seconds() / time.Since(began).Seconds()
 	stats, err := manager.Stats(ctx, false)
 	return state{
-		goroutines: stats.Goroutines, resident: after.Resident, peak: after.PeakResident, heap: int64(stats.HeapInUse), cpu: cpu, //nolint:gosec // A heap is smaller.
+		goroutines: stats.Goroutines, resident: after.Resident, peak: after.PeakResident, heap: int64(stats.HeapInUse), cpu: cpu,
 	}, err
 }
 

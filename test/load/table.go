@@ -24,7 +24,7 @@ func (r result) verdict() string {
 	return "MISSED"
 }
 
-func print(out io.Writer, results []result) {
+func printTable(out io.Writer, results []result) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "\nwhat\tbudget\tmeasured\tverdict")
 	for _, r := range results {

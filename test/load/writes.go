@@ -53,6 +53,10 @@ func (l *lab) writes(ctx context.Context) ([]result, error) {
 	if _, err := l.finish(ctx, t, "instant"); err != nil {
 		return nil, err
 	}
+	// The runtimes' own first events come meanwhile.
+	if err := pause(ctx, eventsSettled); err != nil {
+		return nil, err
+	}
 	quick, err := l.cost(ctx, t, "instant", countedQuick)
 	if err != nil {
 		return nil, err
@@ -113,10 +117,8 @@ func (l *lab) cost(ctx context.Context, t *tracker, runtime string, n int) (spen
 		}
 	}
 	// Events are written behind the controller's back.
-	select {
-	case <-time.After(eventsSettled):
-	case <-ctx.Done():
-		return spent{}, ctx.Err()
+	if err := pause(ctx, eventsSettled); err != nil {
+		return spent{}, err
 	}
 	after, err := l.spent(ctx)
 	return after.minus(before), err

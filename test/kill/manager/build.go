@@ -31,6 +31,10 @@ const operatorNamespace = "agentruntime-system"
 // reconcileTimeout is the shipped manager's.
 const reconcileTimeout = time.Minute
 
+// cacheSyncTimeout lets a manager start beside very many tasks on a busy machine;
+// controller-runtime's two minutes are not always enough for 100,000.
+const cacheSyncTimeout = 15 * time.Minute
+
 // build wires the two controllers as the shipped manager does, with the killer in
 // what they are given.
 func build(config *rest.Config, ring *sealed.KeyRing, killer *crash.Killer, o options) (ctrl.Manager, *compiletask.Reconciler, error) {
@@ -80,6 +84,7 @@ func managerOptions(o options) ctrl.Options {
 		Cache:   cache.Options{ByObject: map[client.Object]cache.ByObject{&v1alpha1.CompileTask{}: byTask}},
 	}
 	out.Controller.ReconciliationTimeout = reconcileTimeout
+	out.Controller.CacheSyncTimeout = cacheSyncTimeout
 	if o.stale > 0 {
 		out.NewCache = lateCache(o.stale)
 	}

@@ -34,7 +34,7 @@ type Stats struct {
 // Build builds a package of this module into a file of dir and returns its path.
 func Build(ctx context.Context, dir, pkg string) (string, error) {
 	path := filepath.Join(dir, filepath.Base(pkg))
-	command := exec.CommandContext(ctx, "go", "build", "-o", path, pkg) //nolint:gosec // The packages are the suites' own.
+	command := exec.CommandContext(ctx, "go", "build", "-o", path, pkg)
 	if text, err := command.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w: %s", pkg, err, text)
 	}
@@ -59,11 +59,11 @@ type Process struct {
 // Start starts a program whose errors go to the file at log, and waits for its
 // first line.
 func Start(ctx context.Context, log, path string, args ...string) (*Process, error) {
-	file, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600) //nolint:gosec // The suites' own folder.
+	file, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the log: %w", err)
 	}
-	p := &Process{command: exec.Command(path, args...), log: file, ended: make(chan struct{}), Started: time.Now()} //nolint:gosec,noctx // The suites' own programs; they end by Kill or Stop.
+	p := &Process{command: exec.Command(path, args...), log: file, ended: make(chan struct{}), Started: time.Now()} //nolint:noctx // The suites' own programs; they end by Kill or Stop.
 	p.command.Stderr = file
 	// A driver that dies takes its processes along.
 	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -51,13 +51,18 @@ func (w *world) Get(_ context.Context, key client.ObjectKey, into client.Object,
 	case !ok:
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "agentruntimes"}, key.Name)
 	}
-	found.DeepCopyInto(into.(*v1alpha1.AgentRuntime))
+	if runtime, ok := into.(*v1alpha1.AgentRuntime); ok {
+		found.DeepCopyInto(runtime)
+	}
 	return nil
 }
 
 func (w *world) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+	list, ok := into.(*v1alpha1.AgentRuntimeList)
+	if !ok {
+		return errors.New("another kind is listed")
+	}
 	for _, runtime := range w.runtimes {
-		list := into.(*v1alpha1.AgentRuntimeList)
 		list.Items = append(list.Items, *runtime.DeepCopy())
 	}
 	return nil
@@ -74,7 +79,10 @@ func (s statusOf) Update(_ context.Context, object client.Object, _ ...client.Su
 	if s.world.writeErr != nil {
 		return s.world.writeErr
 	}
-	runtime := object.(*v1alpha1.AgentRuntime)
+	runtime, ok := object.(*v1alpha1.AgentRuntime)
+	if !ok {
+		return errors.New("another kind is written")
+	}
 	s.world.writes = append(s.world.writes, runtime.Status)
 	s.world.runtimes[runtime.Name] = runtime.DeepCopy()
 	return nil
@@ -114,9 +122,9 @@ func newReconciler(w *world, p *probes) (*Reconciler, *told) {
 	return &Reconciler{Client: w, Executors: p, Tasks: p, Recorder: events, Now: func() time.Time { return now }}, events
 }
 
-func pass(t *testing.T, r *Reconciler, name string) (ctrl.Result, error) {
+func pass(t *testing.T, r *Reconciler) (ctrl.Result, error) {
 	t.Helper()
-	return r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: name}})
+	return r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "r"}})
 }
 
 func TestReconcileWritesOnceAndTellsOnce(t *testing.T) {
@@ -124,7 +132,7 @@ func TestReconcileWritesOnceAndTellsOnce(t *testing.T) {
 	p := &probes{capabilities: executor.Capabilities{HeldPolls: true}}
 	r, events := newReconciler(w, p)
 	for range 3 {
-		result, err := pass(t, r, "r")
+		result, err := pass(t, r)
 		if err != nil || result.RequeueAfter < ProbeInterval*9/10 || result.RequeueAfter > ProbeInterval*11/10 {
 			t.Fatalf("result %v, %v; want another probe in about %s", result, err, ProbeInterval)
 		}
@@ -140,7 +148,7 @@ func TestReconcileWritesOnceAndTellsOnce(t *testing.T) {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	p.err = errors.New("gone")
-	if _, err := pass(t, r, "r"); err != nil {
+	if _, err := pass(t, r); err != nil {
 		t.Fatalf("reconcile: %v", err)
 	}
 	if diff := cmp.Diff("Warning ProbeFailed", events.events[2]); diff != "" || len(events.events) != 3 {
@@ -169,7 +177,7 @@ func TestReconcileErrors(t *testing.T) {
 			w := &world{runtimes: map[string]*v1alpha1.AgentRuntime{"r": runtimeOf("r", 0, "")}}
 			test.change(w)
 			r, events := newReconciler(w, &probes{})
-			result, err := pass(t, r, "r")
+			result, err := pass(t, r)
 			if (err != nil) != test.wantErr || (result.RequeueAfter > 0) != test.wantRequeue {
 				t.Fatalf("result %v, %v", result, err)
 			}
@@ -183,7 +191,7 @@ func TestReconcileErrors(t *testing.T) {
 func TestReconcileForgetsARuntimeThatIsGone(t *testing.T) {
 	p := &probes{}
 	r, _ := newReconciler(&world{}, p)
-	if result, err := pass(t, r, "r"); err != nil || result != (ctrl.Result{}) {
+	if result, err := pass(t, r); err != nil || result != (ctrl.Result{}) {
 		t.Fatalf("result %v, %v", result, err)
 	}
 	if diff := cmp.Diff([]string{"r"}, p.forgotten); diff != "" {

@@ -105,12 +105,10 @@ func TestQueueDoesAsItsModelInLongHistories(t *testing.T) {
 func randomTickets(random *rand.Rand) []ticket {
 	var tickets []ticket
 	for i := range 14 {
-		tk := ticketFor(i, string('a'+rune(random.IntN(3))), string('x'+rune(random.IntN(3))), "r")
+		runtime := []string{"r", "r", "s"}[random.IntN(3)]
+		tk := ticketFor(i, string('a'+rune(random.IntN(3))), string('x'+rune(random.IntN(3))), runtime)
 		tk.created = epoch.Add(time.Duration(random.IntN(8)) * time.Second)
 		tk.waited = random.IntN(3) == 0
-		if random.IntN(3) == 0 {
-			tk.runtime = "s"
-		}
 		tickets = append(tickets, tk)
 		if random.IntN(4) == 0 {
 			tk.runtime = "s"

@@ -114,7 +114,9 @@ type listing struct {
 }
 
 func (l listing) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
-	into.(*v1alpha1.CompileTaskList).Items = l.tasks
+	if list, ok := into.(*v1alpha1.CompileTaskList); ok {
+		list.Items = l.tasks
+	}
 	return l.err
 }
 

@@ -49,18 +49,20 @@ func (s *secrets) Get(_ context.Context, key client.ObjectKey, into client.Objec
 	if !ok {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, key.Name)
 	}
-	found.DeepCopyInto(into.(*corev1.Secret))
+	if secret, ok := into.(*corev1.Secret); ok {
+		found.DeepCopyInto(secret)
+	}
 	return nil
 }
 
-func (s *secrets) set(name, secretType string, data map[string]string) {
+func (s *secrets) set(secretType string, data map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	secret := corev1.Secret{Type: corev1.SecretType(secretType), Data: map[string][]byte{}}
 	for key, value := range data {
 		secret.Data[key] = []byte(value)
 	}
-	s.all[types.NamespacedName{Namespace: namespace, Name: name}] = secret
+	s.all[types.NamespacedName{Namespace: namespace, Name: "gateway"}] = secret
 }
 
 func (s *secrets) count() int {
@@ -231,7 +233,7 @@ func TestForgetLeavesTheClientToItsHolders(t *testing.T) {
 // TestAReplacedClientEndsItsCalls edits the URL while a poll is held.
 func TestAReplacedClientEndsItsCalls(t *testing.T) {
 	r, reader, _ := newRegistry(t)
-	reader.set("gateway", v1alpha1.SecretTypeGatewayToken, map[string]string{"token": "token-one"})
+	reader.set(v1alpha1.SecretTypeGatewayToken, map[string]string{"token": "token-one"})
 	arrived, leave := make(chan struct{}, 2), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		arrived <- struct{}{}
@@ -267,7 +269,7 @@ func TestAReplacedClientEndsItsCalls(t *testing.T) {
 func TestGatewayTokenIsReadAgainAfterTenSeconds(t *testing.T) {
 	r, reader, c := newRegistry(t)
 	fake := startFake(t, fakeruntime.Options{})
-	reader.set("gateway", v1alpha1.SecretTypeGatewayToken, map[string]string{"token": "token-one"})
+	reader.set(v1alpha1.SecretTypeGatewayToken, map[string]string{"token": "token-one"})
 	exec := mustClient(t, r, newRuntime(fake.URL, guarded("")))
 	if got := r.Secrets("r"); got != nil {
 		t.Fatalf("secrets before the first call: %d", len(got))
@@ -279,7 +281,7 @@ func TestGatewayTokenIsReadAgainAfterTenSeconds(t *testing.T) {
 		}
 	}
 	probe()
-	reader.set("gateway", v1alpha1.SecretTypeGatewayToken, map[string]string{"token": "token-two"})
+	reader.set(v1alpha1.SecretTypeGatewayToken, map[string]string{"token": "token-two"})
 	c.advance(tokenTTL - time.Millisecond)
 	probe()
 	c.advance(time.Millisecond)
@@ -300,7 +302,7 @@ func TestARefusedGatewayTokenIsReadAnewAtMostOnceASecond(t *testing.T) {
 	r, reader, c := newRegistry(t)
 	fake := startFake(t, fakeruntime.Options{GatewayToken: "token-two"})
 	// The line break that ends the file is no part of what is sent and refused.
-	reader.set("gateway", v1alpha1.SecretTypeGatewayToken, map[string]string{"token": "token-one\n"})
+	reader.set(v1alpha1.SecretTypeGatewayToken, map[string]string{"token": "token-one\n"})
 	exec := mustClient(t, r, newRuntime(fake.URL, guarded("")))
 	call := func(wantRefused bool, wantReads int) {
 		t.Helper()
@@ -316,7 +318,7 @@ func TestARefusedGatewayTokenIsReadAnewAtMostOnceASecond(t *testing.T) {
 	call(true, 1)
 	c.advance(refusedTTL)
 	call(true, 2)
-	reader.set("gateway", v1alpha1.SecretTypeGatewayToken, map[string]string{"token": "token-two"})
+	reader.set(v1alpha1.SecretTypeGatewayToken, map[string]string{"token": "token-two"})
 	c.advance(refusedTTL - time.Millisecond)
 	call(true, 2)
 	if diff := cmp.Diff([]string{"token-one\n"}, r.Secrets("r")); diff != "" {
@@ -330,7 +332,7 @@ func TestARefusedGatewayTokenIsReadAnewAtMostOnceASecond(t *testing.T) {
 
 func TestALateRefusalOfAnOlderTokenChangesNothing(t *testing.T) {
 	r, reader, c := newRegistry(t)
-	reader.set("gateway", v1alpha1.SecretTypeGatewayToken, map[string]string{"token": "token-two"})
+	reader.set(v1alpha1.SecretTypeGatewayToken, map[string]string{"token": "token-two"})
 	kept := &token{registry: r, ref: v1alpha1.SecretKeyReference{Name: "gateway"}}
 	get := func() {
 		t.Helper()
@@ -350,10 +352,10 @@ func TestALateRefusalOfAnOlderTokenChangesNothing(t *testing.T) {
 func TestGatewayTokenThatCannotBeRead(t *testing.T) {
 	cases := map[string]func(*secrets){
 		"no Secret":     func(*secrets) {},
-		"another type":  func(s *secrets) { s.set("gateway", "Opaque", map[string]string{"token": "token-one"}) },
-		"nothing in it": func(s *secrets) { s.set("gateway", v1alpha1.SecretTypeGatewayToken, nil) },
+		"another type":  func(s *secrets) { s.set("Opaque", map[string]string{"token": "token-one"}) },
+		"nothing in it": func(s *secrets) { s.set(v1alpha1.SecretTypeGatewayToken, nil) },
 		"another key": func(s *secrets) {
-			s.set("gateway", v1alpha1.SecretTypeGatewayToken, map[string]string{"other": "token-one"})
+			s.set(v1alpha1.SecretTypeGatewayToken, map[string]string{"other": "token-one"})
 		},
 		"no API server":       func(s *secrets) { s.err = errors.New("connection refused") },
 		"no right to read it": func(s *secrets) { s.err = apierrors.NewForbidden(schema.GroupResource{}, "gateway", errors.New("no")) },
@@ -382,7 +384,7 @@ func TestGatewayTokenThatCannotBeRead(t *testing.T) {
 			reader.mu.Lock()
 			reader.err = nil
 			reader.mu.Unlock()
-			reader.set("gateway", v1alpha1.SecretTypeGatewayToken, map[string]string{"token": "token-one"})
+			reader.set(v1alpha1.SecretTypeGatewayToken, map[string]string{"token": "token-one"})
 			if _, err := exec.Probe(t.Context()); err != nil {
 				t.Fatalf("probe with the token: %v", err)
 			}
@@ -393,7 +395,7 @@ func TestGatewayTokenThatCannotBeRead(t *testing.T) {
 func TestGatewayTokenOfAKeyOfItsOwn(t *testing.T) {
 	r, reader, _ := newRegistry(t)
 	fake := startFake(t, fakeruntime.Options{})
-	reader.set("gateway", v1alpha1.SecretTypeGatewayToken, map[string]string{"token": "token-one", "mine": "token-mine"})
+	reader.set(v1alpha1.SecretTypeGatewayToken, map[string]string{"token": "token-one", "mine": "token-mine"})
 	if _, err := mustClient(t, r, newRuntime(fake.URL, guarded("mine"))).Probe(t.Context()); err != nil {
 		t.Fatalf("probe: %v", err)
 	}
@@ -405,7 +407,7 @@ func TestGatewayTokenOfAKeyOfItsOwn(t *testing.T) {
 func TestRegistryIsSafeForConcurrentUse(t *testing.T) {
 	r, reader, c := newRegistry(t)
 	fake := startFake(t, fakeruntime.Options{})
-	reader.set("gateway", v1alpha1.SecretTypeGatewayToken, map[string]string{"token": "token-one"})
+	reader.set(v1alpha1.SecretTypeGatewayToken, map[string]string{"token": "token-one"})
 	var group sync.WaitGroup
 	for i := range 8 {
 		group.Go(func() {

@@ -28,10 +28,10 @@ var _ = Describe("Cancelling and deleting", Ordered, func() {
 		fake = startFake(fakeruntime.Options{Durable: true, Default: steady()})
 		art = newRuntime(fake.URL)
 	})
-	requireCancelled := func(task *v1alpha1.CompileTask, reason string) {
+	requireCancelled := func(task *v1alpha1.CompileTask) {
 		GinkgoHelper()
 		now := end(task)
-		Expect(endReason(now)).To(Equal("Cancelled/" + reason))
+		Expect(endReason(now)).To(Equal("Cancelled/" + v1alpha1.ReasonCancelledByUser))
 		Expect(now.Status.Stage).To(Equal("cancelled"))
 		Expect(now.Status.Error).To(BeNil())
 	}
@@ -40,13 +40,13 @@ var _ = Describe("Cancelling and deleting", Ordered, func() {
 		task := create(newTask(namespace, art.Name, suspended))
 		Eventually(reasonOf(task, v1alpha1.ConditionSubmitted)).Should(Equal(v1alpha1.ReasonSuspended))
 		cancel(task)
-		requireCancelled(task, v1alpha1.ReasonCancelledByUser)
+		requireCancelled(task)
 		Expect(fake.Calls()).To(BeEmpty())
 	})
 
 	It("never calls the executor for one that is created cancelled", func() {
 		task := create(newTask(namespace, art.Name, func(t *v1alpha1.CompileTask) { t.Spec.Cancel = true }))
-		requireCancelled(task, v1alpha1.ReasonCancelledByUser)
+		requireCancelled(task)
 		Expect(fake.Calls()).To(BeEmpty())
 	})
 
@@ -58,8 +58,8 @@ var _ = Describe("Cancelling and deleting", Ordered, func() {
 		Eventually(reasonOf(lost, v1alpha1.ConditionSubmitted)).Should(Equal(v1alpha1.ReasonRuntimeNotFound))
 		cancel(second)
 		cancel(lost)
-		requireCancelled(second, v1alpha1.ReasonCancelledByUser)
-		requireCancelled(lost, v1alpha1.ReasonCancelledByUser)
+		requireCancelled(second)
+		requireCancelled(lost)
 		requireOneExecution(fake, first)
 		Expect(phaseOf(first)()).To(Equal(v1alpha1.CompileTaskRunning))
 	})
@@ -72,7 +72,7 @@ var _ = Describe("Cancelling and deleting", Ordered, func() {
 		called(fake, fakeruntime.OpCreate, 1)
 		cancel(task)
 		close(held)
-		requireCancelled(task, v1alpha1.ReasonCancelledByUser)
+		requireCancelled(task)
 		requireOneExecution(fake, task)
 		Expect(fake.Report().Creates).To(Equal(2))
 		Expect(fake.Status(task.Spec.To)).To(HaveField("Status", runtimeapi.StatusCancelled))
@@ -88,7 +88,7 @@ var _ = Describe("Cancelling and deleting", Ordered, func() {
 		called(fake, fakeruntime.OpCreate, 1)
 		cancel(task)
 		close(held)
-		requireCancelled(task, v1alpha1.ReasonCancelledByUser)
+		requireCancelled(task)
 		Expect(fake.Report().Executions).To(BeZero())
 	})
 
@@ -96,7 +96,7 @@ var _ = Describe("Cancelling and deleting", Ordered, func() {
 		task := running(create(newTask(namespace, art.Name)))
 		called(fake, fakeruntime.OpStatus, 2)
 		cancel(task)
-		requireCancelled(task, v1alpha1.ReasonCancelledByUser)
+		requireCancelled(task)
 		Expect(fake.Report().Cancels).To(Equal(1))
 	})
 

@@ -56,7 +56,7 @@ var _ = Describe("Credentials", Ordered, func() {
 			art := newRuntime(fake.URL, bySecret)
 			task := create(newTask(namespace, art.Name, withSecret("key")))
 			waits(task, v1alpha1.ReasonNotPermitted, `user "alice" may not use Secret "key"`)
-			grant(namespace, "alice", mayGetSecrets)
+			grant(namespace, mayGetSecrets)
 			poke(task)
 			waits(task, v1alpha1.ReasonCredentialsUnavailable, `Secret "key" does not exist`)
 			wrong := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "key"}, Data: map[string][]byte{"api-key": []byte(secretValue())}}
@@ -64,7 +64,7 @@ var _ = Describe("Credentials", Ordered, func() {
 			poke(task)
 			waits(task, v1alpha1.ReasonCredentialsUnavailable, `Secret "key" has type "Opaque"; it must have type agentruntime.dev/credentials`)
 			Expect(k8s.Delete(context.Background(), wrong)).To(Succeed())
-			empty := keySecret(namespace, "key", "")
+			empty := keySecret(namespace, "")
 			poke(task)
 			waits(task, v1alpha1.ReasonCredentialsUnavailable, `Secret "key" has nothing under the key "api-key"`)
 			value := secretValue()
@@ -76,8 +76,8 @@ var _ = Describe("Credentials", Ordered, func() {
 		})
 
 		It("does not hold up other tasks of the target or the runtime", func() {
-			grant(namespace, "alice", mayGetSecrets)
-			keySecret(namespace, "key", secretValue())
+			grant(namespace, mayGetSecrets)
+			keySecret(namespace, secretValue())
 			art := newRuntime(fake.URL, bySecret, oneAtATime)
 			stuck := create(newTask(namespace, art.Name, withSecret("none")))
 			waits(stuck, v1alpha1.ReasonCredentialsUnavailable, "does not exist")
@@ -90,9 +90,9 @@ var _ = Describe("Credentials", Ordered, func() {
 		})
 
 		It("is read again once when the executor refuses it", func() {
-			grant(namespace, "alice", mayGetSecrets)
+			grant(namespace, mayGetSecrets)
 			before, after := secretValue(), secretValue()
-			secret := keySecret(namespace, "key", before)
+			secret := keySecret(namespace, before)
 			task := newTask(namespace, newRuntime(fake.URL, bySecret).Name, withSecret("key"))
 			fake.On(fakeruntime.To(task.Spec.To), steady())
 			task = running(create(task))
@@ -106,8 +106,8 @@ var _ = Describe("Credentials", Ordered, func() {
 		})
 
 		It("fails the task when the executor refuses it twice", func() {
-			grant(namespace, "alice", mayGetSecrets)
-			keySecret(namespace, "key", secretValue())
+			grant(namespace, mayGetSecrets)
+			keySecret(namespace, secretValue())
 			task := newTask(namespace, newRuntime(fake.URL, bySecret).Name, withSecret("key"))
 			fake.On(fakeruntime.To(task.Spec.To), steady())
 			task = running(create(task))
@@ -140,7 +140,7 @@ var _ = Describe("Credentials", Ordered, func() {
 		It("is waited for, and is a token for the executor alone", func() {
 			task := create(newTask(namespace, newRuntime(fake.URL, byToken(audience)).Name, as("robot")))
 			waits(task, v1alpha1.ReasonNotPermitted, `user "alice" may not use ServiceAccount "robot"`)
-			grant(namespace, "alice", mayCreateTokens)
+			grant(namespace, mayCreateTokens)
 			poke(task)
 			waits(task, v1alpha1.ReasonCredentialsUnavailable, `ServiceAccount "robot" does not exist`)
 			account()
@@ -156,7 +156,7 @@ var _ = Describe("Credentials", Ordered, func() {
 		})
 
 		It("is renewed while the task runs", func() {
-			grant(namespace, "alice", mayCreateTokens)
+			grant(namespace, mayCreateTokens)
 			account()
 			task := newTask(namespace, newRuntime(fake.URL, byToken(audience)).Name, as("robot"))
 			fake.On(fakeruntime.To(task.Spec.To), steady())
@@ -173,7 +173,7 @@ var _ = Describe("Credentials", Ordered, func() {
 		})
 
 		It("is never one for the API server", func() {
-			grant(namespace, "alice", mayCreateTokens)
+			grant(namespace, mayCreateTokens)
 			request := &authenticationv1.TokenRequest{}
 			Expect(k8s.SubResource("token").Create(context.Background(), account(), request)).To(Succeed())
 			own := claimsOf(request.Status.Token).Audience
@@ -189,8 +189,8 @@ var _ = Describe("A credential that changes before the session is known", func()
 	It("ends the task: whether it runs can't be told", func() {
 		namespace := newNamespace()
 		fake := startFake(fakeruntime.Options{Durable: true, Default: steady()})
-		grant(namespace, "alice", mayGetSecrets)
-		secret := keySecret(namespace, "key", secretValue())
+		grant(namespace, mayGetSecrets)
+		secret := keySecret(namespace, secretValue())
 		task := newTask(namespace, newRuntime(fake.URL, bySecret).Name, withSecret("key"))
 		held := make(chan struct{})
 		fake.On(fakeruntime.To(task.Spec.To), steady(fakeruntime.Fault{Op: fakeruntime.OpCreate, Count: 1, Commit: true, Hold: held, Drop: true}))
@@ -213,8 +213,8 @@ var _ = Describe("A credential that changes before the session is known", func()
 	It("changes nothing when it is the same", func() {
 		namespace := newNamespace()
 		fake := startFake(fakeruntime.Options{Durable: true})
-		grant(namespace, "alice", mayGetSecrets)
-		keySecret(namespace, "key", secretValue())
+		grant(namespace, mayGetSecrets)
+		keySecret(namespace, secretValue())
 		task := newTask(namespace, newRuntime(fake.URL, bySecret).Name, withSecret("key"))
 		held := make(chan struct{})
 		fake.On(fakeruntime.To(task.Spec.To), fakeruntime.Behaviour{Faults: []fakeruntime.Fault{{Op: fakeruntime.OpCreate, Count: 1, Commit: true, Hold: held, Drop: true}}})

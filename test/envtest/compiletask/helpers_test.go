@@ -282,8 +282,8 @@ func (w *writes) reasons(task *v1alpha1.CompileTask) func() []string {
 	}
 }
 
-// grant gives a user rights in a namespace by a Role of their own.
-func grant(namespace, user string, rules ...rbacv1.PolicyRule) {
+// grant gives the tasks' requester, alice, rights in a namespace by a Role of their own.
+func grant(namespace string, rules ...rbacv1.PolicyRule) {
 	GinkgoHelper()
 	name := "grant-" + rand.Text()[:8]
 	name = string(bytes.ToLower([]byte(name)))
@@ -291,7 +291,7 @@ func grant(namespace, user string, rules ...rbacv1.PolicyRule) {
 	Expect(k8s.Create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Rules: rules})).To(Succeed())
 	Expect(k8s.Create(ctx, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
 	})).To(Succeed())
 }
@@ -302,11 +302,11 @@ var (
 	mayUseRuntimes  = rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"agentruntimes"}, Verbs: []string{"use"}}
 )
 
-// keySecret makes a Secret with a user's key.
-func keySecret(namespace, name, value string) *corev1.Secret {
+// keySecret makes a Secret "key" with a user's key.
+func keySecret(namespace, value string) *corev1.Secret {
 	GinkgoHelper()
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: v1alpha1.SecretTypeCredentials,
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "key"}, Type: v1alpha1.SecretTypeCredentials,
 		Data: map[string][]byte{v1alpha1.CredentialsSecretKey: []byte(value)},
 	}
 	Expect(k8s.Create(context.Background(), secret)).To(Succeed())

@@ -84,9 +84,9 @@ var _ = Describe("The result", Ordered, func() {
 	})
 
 	It("and all else shows no secret", func() {
-		grant(namespace, "alice", mayGetSecrets)
+		grant(namespace, mayGetSecrets)
 		key, token := secretValue(), secretValue()
-		keySecret(namespace, "key", key)
+		keySecret(namespace, key)
 		gateway := &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, GenerateName: "gateway-"},
 			Type:       v1alpha1.SecretTypeGatewayToken, Data: map[string][]byte{"token": []byte(token)},

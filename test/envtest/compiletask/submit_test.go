@@ -139,7 +139,7 @@ var _ = Describe("Submitting", Ordered, func() {
 		fake.On(fakeruntime.To(task.Spec.To), creates(fakeruntime.Fault{Hold: held}))
 		create(task)
 		Eventually(reasonOf(task, v1alpha1.ConditionSubmitted)).Should(Equal(v1alpha1.ReasonRuntimeNotFound))
-		grant(namespace, "alice", mayUseRuntimes)
+		grant(namespace, mayUseRuntimes)
 		marked := art.DeepCopy()
 		marked.Annotations = map[string]string{v1alpha1.AnnotationDefaultRuntime: "true"}
 		Expect(k8s.Update(context.Background(), marked)).To(Succeed())
@@ -162,7 +162,7 @@ var _ = Describe("Submitting", Ordered, func() {
 		Eventually(reasonOf(task, v1alpha1.ConditionSubmitted)).Should(Equal(v1alpha1.ReasonNotPermitted))
 		Expect(messageOf(task, v1alpha1.ConditionSubmitted)()).To(ContainSubstring(`"alice" may not use AgentRuntime`))
 		Expect(fake.Report().Creates).To(BeZero())
-		grant(elsewhere, "alice", mayUseRuntimes)
+		grant(elsewhere, mayUseRuntimes)
 		poke(task)
 		Expect(endReason(end(task))).To(Equal("Complete/Completed"))
 	})

@@ -24,16 +24,16 @@ func (r *Reconciler) needsClaim(s *scope) bool {
 	return !s.settings.durable || opaque(s) || s.task.Spec.RuntimeName == ""
 }
 
-// sameSecond is how long after its creation a task may still get a sibling that
+// looksAsOld is how long after its creation a task may still get a sibling that
 // looks as old: times of creation are whole seconds. The second one is for clocks
 // that differ.
-const sameSecond = 2 * time.Second
+const looksAsOld = 2 * time.Second
 
 // ambiguous tells that the object of a task whose turn has come looks like one that
 // still waits, and that one as old waits for the same target: after a restart that
 // one might go first, beside this one.
 func (r *Reconciler) ambiguous(s *scope) bool {
-	return waitsOnRecord(s.task) && (s.now.Sub(s.task.CreationTimestamp.Time) < sameSecond || r.queue.tied(s.task.UID))
+	return waitsOnRecord(s.task) && (s.now.Sub(s.task.CreationTimestamp.Time) < looksAsOld || r.queue.tied(s.task.UID))
 }
 
 // claim puts on record, with the object's resource version, that the task is

@@ -315,7 +315,7 @@ func endByFailure(in *input) *ending {
 	transient := executor.IsTransient(in.view.failure)
 	switch {
 	case in.cancelling() || in.stoppingLate():
-		return endWhileStopping(in, transient, code, message)
+		return endWhileStopping(in, code, message)
 	case executor.IsSessionNotFound(in.view.failure):
 		return failed(v1alpha1.ReasonSessionLost, runtimeapi.CodeNotFound, message, failedStage(in))
 	case !transient:
@@ -341,7 +341,7 @@ func (in *input) stoppingLate() bool {
 // endWhileStopping is the end of a task that is being stopped and whose last call
 // failed: at once where nothing can be left to stop, else only when the cancel has
 // been repeated for long enough.
-func endWhileStopping(in *input, transient bool, code, message string) *ending {
+func endWhileStopping(in *input, code, message string) *ending {
 	switch {
 	case executor.IsSessionNotFound(in.view.failure):
 		return in.stopped("the executor no longer knows the session")

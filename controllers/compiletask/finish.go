@@ -19,13 +19,14 @@ import (
 // finish writes the task's end, then frees what it held.
 func (r *Reconciler) finish(ctx context.Context, s *scope, end *ending) (bool, ctrl.Result, error) {
 	outlived := s.task.Status.SessionID != ""
-	result, payload, err := r.storeResult(ctx, s, end)
+	stored, err := r.storeResult(ctx, s, end)
 	if err != nil {
 		return true, ctrl.Result{}, err
 	}
 	err = r.writeStatus(ctx, s, func(status *v1alpha1.CompileTaskStatus) {
 		r.setEnd(s, status, end)
-		status.Result, status.ResultPayloadName = result, payload
+		status.Result, status.ResultPayloadName = stored.inline, stored.payload
+		warn(status.ResultSummary, stored.note)
 	})
 	if refusedForGood(err) {
 		// What the executor sent along must not keep the task from ending.
@@ -76,10 +77,9 @@ func (r *Reconciler) setEnd(s *scope, status *v1alpha1.CompileTaskStatus, end *e
 func settle(status *v1alpha1.CompileTaskStatus, s *scope, end *ending) {
 	if submitted := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSubmitted); submitted != nil {
 		value, reason, message := submitted.Status, submitted.Reason, submitted.Message
-		switch value {
-		case metav1.ConditionFalse:
+		if value == metav1.ConditionFalse {
 			reason, message = v1alpha1.ReasonNeverSubmitted, "The task ended before it was submitted"
-		case metav1.ConditionUnknown:
+		} else if value == metav1.ConditionUnknown {
 			reason, message = v1alpha1.ReasonSubmitOutcomeUnknown, "The task ended before the executor's answer to its submission was known"
 		}
 		setCondition(status, s, v1alpha1.ConditionSubmitted, value, reason, message)
@@ -185,7 +185,7 @@ func summarize(result json.RawMessage) *v1alpha1.ResultSummary {
 
 // warn puts a warning of the operator's own before the executor's.
 func warn(summary *v1alpha1.ResultSummary, text string) {
-	if summary == nil {
+	if summary == nil || text == "" {
 		return
 	}
 	summary.WarningCount++

@@ -20,36 +20,43 @@ import (
 // resultField is where the body of a result Payload belongs.
 const resultField = "status.result"
 
+// storedResult says where a result is: inline, in the named Payload, or nowhere,
+// with a note why.
+type storedResult struct {
+	inline  *runtime.RawExtension
+	payload string
+	note    string
+}
+
 // storeResult puts a result where it belongs: inline, or sealed in a Payload of
-// the task. It returns the inline result or the Payload's name. The work is done by
-// then, so a result that can't be kept does not keep the task from ending: a note
-// takes its place.
-func (r *Reconciler) storeResult(ctx context.Context, s *scope, end *ending) (*runtime.RawExtension, string, error) {
+// the task. The work is done by then, so a result that can't be kept does not keep
+// the task from ending.
+func (r *Reconciler) storeResult(ctx context.Context, s *scope, end *ending) (storedResult, error) {
 	if end.condition != v1alpha1.ConditionComplete || end.result == nil || !s.task.DeletionTimestamp.IsZero() {
-		return nil, "", nil
+		return storedResult{}, nil
 	}
 	if len(end.result) <= v1alpha1.MaxInlineResultBytes {
-		return &runtime.RawExtension{Raw: end.result}, "", nil
+		return storedResult{inline: &runtime.RawExtension{Raw: end.result}}, nil
 	}
 	box, err := r.KeyRing.Seal(end.result, ResultBinding(s.task))
 	if errors.Is(err, sealed.ErrTooLarge) || (err == nil && box.MarshalledSize() > v1alpha1.MaxPayloadBytes) {
-		return &runtime.RawExtension{Raw: noteResult("The result is too large to be kept; see resultSummary and the target.")}, "", nil
+		return storedResult{note: "The result is too large to be kept; see the target"}, nil
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("seal the result: %w", err)
+		return storedResult{}, fmt.Errorf("seal the result: %w", err)
 	}
 	payload := resultPayload(s.task, box, len(end.result))
 	err = r.Client.Create(ctx, payload)
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return nil, payload.Name, r.checkPayload(ctx, s.task, payload.Name)
+		return storedResult{payload: payload.Name}, r.checkPayload(ctx, s.task, payload.Name)
 	case refusedForGood(err):
 		ctrl.LoggerFrom(ctx).Error(err, "The result is lost: its Payload is refused")
-		return &runtime.RawExtension{Raw: noteResult("The result can't be kept: the cluster refuses its Payload, for example by a quota; see resultSummary and the target.")}, "", nil
+		return storedResult{note: "The result can't be kept: the cluster refuses its Payload, for example by a quota; see the target"}, nil
 	case err != nil:
-		return nil, "", fmt.Errorf("create Payload %s/%s: %w", payload.Namespace, payload.Name, err)
+		return storedResult{}, fmt.Errorf("create Payload %s/%s: %w", payload.Namespace, payload.Name, err)
 	}
-	return nil, payload.Name, nil
+	return storedResult{payload: payload.Name}, nil
 }
 
 // refusedForGood tells that the API server will not accept the same write later.

@@ -449,7 +449,11 @@ func (h *entryHeap) keepWaiting(dropped func(*entry)) {
 }
 
 // Push implements heap.Interface.
-func (h *entryHeap) Push(x any) { *h = append(*h, x.(*entry)) }
+func (h *entryHeap) Push(x any) {
+	if e, ok := x.(*entry); ok {
+		*h = append(*h, e)
+	}
+}
 
 // Pop implements heap.Interface.
 func (h *entryHeap) Pop() any {

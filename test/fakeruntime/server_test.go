@@ -722,7 +722,7 @@ func BenchmarkClient(b *testing.B) {
 		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				if _, err := client.Poll(context.Background(), pollRequest(session)); err != nil {
+				if _, err := client.Poll(b.Context(), pollRequest(session)); err != nil {
 					b.Error(err)
 				}
 			}

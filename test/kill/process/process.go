@@ -63,7 +63,7 @@ func Start(ctx context.Context, log, path string, args ...string) (*Process, err
 	if err != nil {
 		return nil, fmt.Errorf("open the log: %w", err)
 	}
-	p := &Process{command: exec.Command(path, args...), log: file, ended: make(chan struct{}), Started: time.Now()} //nolint:noctx // The suites' own programs; they end by Kill or Stop.
+	p := &Process{command: exec.Command(path, args...), log: file, ended: make(chan struct{}), Started: time.Now()}
 	p.command.Stderr = file
 	// A driver that dies takes its processes along.
 	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -149,12 +149,24 @@ clean: ## Remove what was built, except the control plane in bin/k8s.
 
 ##@ Deploy (to the cluster of the current kubeconfig)
 
+# Tasks go before everything else. Their finalizers wait until the executor has
+# confirmed the cancel, for which the manager needs their AgentRuntimes: removed
+# together with them, each running task would wait until the manager gives up.
+define delete-tasks
+	tasks=$$($(KUBECTL) get crd compiletasks.agentruntime.dev --ignore-not-found -o name); \
+	if [ -n "$$tasks" ]; then \
+		echo "deleting all CompileTasks; the manager cancels those that run"; \
+		$(KUBECTL) delete compiletasks.agentruntime.dev --all --all-namespaces --wait; \
+	fi
+endef
+
 .PHONY: install
 install: controlplane ## Install the CRDs.
 	$(KUBECTL) kustomize config/crd | $(KUBECTL) apply --server-side -f -
 
 .PHONY: uninstall
-uninstall: controlplane ## Remove the CRDs and with them every resource of theirs.
+uninstall: controlplane ## Remove all tasks, then the CRDs and with them every resource of theirs.
+	$(delete-tasks)
 	$(KUBECTL) kustomize config/crd | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: deploy
@@ -175,7 +187,7 @@ deploy-runtime: controlplane ## Install the built-in executor, with a new gatewa
 
 .PHONY: undeploy
 undeploy: controlplane ## Remove everything: the CRDs with their resources, the built-in executor with its content.
-	# The CRDs go first, while the manager still runs to take off finalizers.
+	$(delete-tasks)
 	$(KUBECTL) kustomize config/crd | $(KUBECTL) delete --ignore-not-found -f -
-	$(KUBECTL) kustomize config/runtime | $(KUBECTL) delete --ignore-not-found -f -
+	$(KUBECTL) kustomize config/overlays/runtime-token-review | $(KUBECTL) delete --ignore-not-found -f -
 	$(KUBECTL) kustomize config/default | $(KUBECTL) delete --ignore-not-found -f -

@@ -4,6 +4,7 @@ package config
 
 import (
 	"fmt"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -185,5 +186,22 @@ func TestTokenReviewsGetAllTheyNeedAndNoMore(t *testing.T) {
 	binding := get[rbacv1.ClusterRoleBinding](t, objects, "ClusterRoleBinding", "agentruntime-runtime")
 	if len(binding.Subjects) != 1 || binding.Subjects[0].Name != pod.ServiceAccountName {
 		t.Errorf("the role is bound to %v", binding.Subjects)
+	}
+}
+
+// TestTasksAreRemovedBeforeWhatTheyNeed reads what make would do: the manager must
+// still know a task's AgentRuntime, and run, while the task's finalizer waits.
+func TestTasksAreRemovedBeforeWhatTheyNeed(t *testing.T) {
+	for _, target := range []string{"undeploy", "uninstall"} {
+		command := exec.CommandContext(t.Context(), "make", "-n", target, "KUBECTL=kubectl")
+		command.Dir = ".."
+		out, err := command.Output()
+		if err != nil {
+			t.Fatalf("make -n %s: %v", target, err)
+		}
+		before, after, found := strings.Cut(string(out), "kubectl delete compiletasks.agentruntime.dev --all --all-namespaces --wait;")
+		if !found || strings.Contains(before, "kustomize") || !strings.Contains(after, "kubectl kustomize config/crd | kubectl delete") {
+			t.Errorf("make %s does not delete all tasks first:\n%s", target, out)
+		}
 	}
 }

@@ -70,8 +70,9 @@ type AgentRuntimeSpec struct {
 
 	// gatewayTokenSecretRef names the Secret in the operator's namespace, of type
 	// agentruntime.dev/gateway-token, that holds the token sent as
-	// X-Gateway-Token. With it the executor also gets the account and user of
-	// each task.
+	// X-Gateway-Token. With it, and only with it, the executor also gets the
+	// account and user of each task: without the token it could not believe them,
+	// and need not learn them.
 	// +optional
 	GatewayTokenSecretRef *SecretKeyReference `json:"gatewayTokenSecretRef,omitempty"`
 

@@ -350,15 +350,18 @@ type CompileTaskStatus struct {
 	Meta *runtime.RawExtension `json:"meta,omitempty"`
 
 	// result is the executor's result, when it is at most 16 KiB. A larger one is
-	// kept, sealed, in the Payload that resultPayloadName names, and read through
-	// the REST API.
+	// kept, sealed, in the Payload that resultPayloadName names. Only the operator
+	// can open that, for the REST API, which does not exist yet: until then nobody
+	// can read a larger result, and resultSummary and the target are what there is
+	// of it.
 	// +optional
 	// +mapType=atomic
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Result *runtime.RawExtension `json:"result,omitempty"`
 
-	// resultPayloadName names the Payload that holds a result over 16 KiB.
+	// resultPayloadName names the Payload that holds a result over 16 KiB, sealed.
+	// Nothing shows its content before the REST API exists.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ResultPayloadName string `json:"resultPayloadName,omitempty"`

@@ -470,6 +470,7 @@ type ResultSummary struct {
 // +kubebuilder:printcolumn:name="Runtime",type=string,JSONPath=`.spec.runtimeName`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Submitted",type=string,JSONPath=`.status.conditions[?(@.type=="Submitted")].reason`,priority=1
+// +kubebuilder:printcolumn:name="Bound runtime",type=string,JSONPath=`.status.runtimeName`,priority=1
 // +kubebuilder:printcolumn:name="Created",type=integer,JSONPath=`.status.resultSummary.created`,priority=1
 // +kubebuilder:printcolumn:name="Updated",type=integer,JSONPath=`.status.resultSummary.updated`,priority=1
 // +kubebuilder:printcolumn:name="Unchanged",type=integer,JSONPath=`.status.resultSummary.unchanged`,priority=1

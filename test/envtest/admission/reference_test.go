@@ -137,6 +137,15 @@ var _ = Describe("The columns that kubectl get shows", func() {
 		Entry("of an AgentRuntime", "agentruntimes", "Ready", "Reason", "Default", "Running", "Max", "Age"),
 		Entry("of a Payload", "payloads", "Owner kind", "Owner", "Size", "Age"),
 	)
+
+	It("of a CompileTask shows the runtime named, and in wide output the one it is bound to", func() {
+		paths := map[string]string{}
+		for _, column := range readCRD("compiletasks").Spec.Versions[0].AdditionalPrinterColumns {
+			paths[column.Name] = column.JSONPath
+		}
+		Expect(paths).To(HaveKeyWithValue("Runtime", ".spec.runtimeName"))
+		Expect(paths).To(HaveKeyWithValue("Bound runtime", ".status.runtimeName"))
+	})
 })
 
 var _ = Describe("The samples", func() {

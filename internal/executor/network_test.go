@@ -39,7 +39,9 @@ func rawServer(t *testing.T, answer func(conn *net.TCPConn)) string {
 			}
 			if req, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
 				_, _ = io.Copy(io.Discard, req.Body)
-				answer(conn.(*net.TCPConn))
+				if tcp, ok := conn.(*net.TCPConn); ok {
+					answer(tcp)
+				}
 			}
 			conn.Close()
 		}

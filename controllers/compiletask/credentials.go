@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -79,7 +80,7 @@ func (e withheldError) Unwrap() error {
 // checkUse asks about a default runtime that was chosen after the task was made;
 // one named in the spec was checked at admission.
 func (r *Reconciler) checkUse(ctx context.Context, s *scope) (*refusal, error) {
-	if s.task.Spec.RuntimeName != "" || s.task.Status.RuntimeName != "" {
+	if s.task.Spec.RuntimeName != "" || s.task.Status.SessionID != "" {
 		return nil, nil
 	}
 	allowed, err := access.CanUseRuntime(ctx, r.Authorizer, s.task.Spec.Requester, s.task.Namespace, s.runtime.Name)
@@ -143,8 +144,14 @@ func (r *Reconciler) readKey(ctx context.Context, s *scope) (*credential, *refus
 	case len(secret.Data[v1alpha1.CredentialsSecretKey]) == 0:
 		return nil, unavailable("Secret %q has nothing under the key %q", name, v1alpha1.CredentialsSecretKey), nil
 	}
-	return &credential{apiKey: string(secret.Data[v1alpha1.CredentialsSecretKey]), readAt: s.now}, nil, nil
+	key := strings.TrimRight(string(secret.Data[v1alpha1.CredentialsSecretKey]), "\r\n")
+	if key == "" || strings.ContainsFunc(key, unprintable) {
+		return nil, unavailable("Secret %q holds under the key %q what no header can carry; store the key alone, in visible ASCII characters", name, v1alpha1.CredentialsSecretKey), nil
+	}
+	return &credential{apiKey: key, readAt: s.now}, nil, nil
 }
+
+func unprintable(r rune) bool { return r < 0x20 || r > 0x7e }
 
 func (r *Reconciler) requestToken(ctx context.Context, s *scope) (*credential, *refusal, error) {
 	name := s.task.Spec.ServiceAccountName

@@ -187,10 +187,17 @@ func decidePoll(in *input, d *decision) {
 // nextBound is the time until a deadline or give-up bound may pass, 0 for none.
 func (in *input) nextBound() time.Duration {
 	_, bound := in.overdue()
-	if deleted := in.task.DeletionTimestamp; !deleted.IsZero() {
-		bound = soonest(bound, max(deleted.Add(in.settings.giveUpAfter).Sub(in.now), time.Millisecond))
+	if !in.task.DeletionTimestamp.IsZero() {
+		bound = soonest(bound, max(in.releaseAt().Sub(in.now), time.Millisecond))
 	}
 	return bound
+}
+
+// releaseAt is when a deleted task is let go of whatever its executor says: some
+// time after the deletion or, after a time without a manager, after this one first
+// saw it, so that the executor is asked to stop in any case.
+func (in *input) releaseAt() time.Time {
+	return later(in.task.DeletionTimestamp.Time, in.view.cancelBegan).Add(in.settings.giveUpAfter)
 }
 
 // waitBound bounds a wait between calls: beside nextBound, until calls that fail
@@ -223,6 +230,9 @@ func needsRecord(in *input) bool {
 		return in.view.calling == "" || !in.settings.durable
 	}
 	if in.view.observed != nil && !sameReport(in.task, in.view.observed) {
+		return true
+	}
+	if !hasFinalizer(in.task) && in.task.DeletionTimestamp.IsZero() {
 		return true
 	}
 	return in.task.Status.Phase != in.task.DerivePhase() || !sameReachable(in)
@@ -264,8 +274,7 @@ func endOf(in *input) *ending {
 			return end
 		}
 	}
-	deleted := in.task.DeletionTimestamp
-	if !deleted.IsZero() && in.now.Sub(deleted.Time) >= in.settings.giveUpAfter {
+	if !in.task.DeletionTimestamp.IsZero() && !in.now.Before(in.releaseAt()) {
 		return cancelUnconfirmed("The task is being deleted and the executor has not confirmed the cancel in time")
 	}
 	return nil

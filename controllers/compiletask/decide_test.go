@@ -318,8 +318,12 @@ func TestDecideCalls(t *testing.T) {
 		"the finalizer gives up": {
 			{change: with(func(in *input) {
 				in.task.DeletionTimestamp = &metav1.Time{Time: tableNow.Add(-5 * time.Minute)}
-				in.view.cancelSent = true
+				in.view.cancelSent, in.view.cancelBegan = true, tableNow.Add(-5*time.Minute)
 			}), in: []why{whyDeleted}, end: unconfirmed},
+			// A manager that comes late asks the executor to stop before it gives up.
+			{change: with(func(in *input) {
+				in.task.DeletionTimestamp = &metav1.Time{Time: tableNow.Add(-time.Hour)}
+			}), in: []why{whyDeleted}, call: opCancel},
 		},
 	}
 	runTable(t, table)
@@ -394,6 +398,7 @@ func TestDecideLooksAgainWhenABoundPasses(t *testing.T) {
 	deadline := func(in *input) { in.task.Spec.ActiveDeadlineSeconds = ptr.To[int32](3660) }
 	deleted := func(in *input) {
 		in.task.DeletionTimestamp = &metav1.Time{Time: tableNow.Add(-4 * time.Minute)}
+		in.view.cancelBegan = tableNow.Add(-4 * time.Minute)
 	}
 	cases := map[string]struct {
 		change []func(*input)

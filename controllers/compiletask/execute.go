@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"regexp"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -45,7 +46,7 @@ func (r *Reconciler) start(s *scope, d decision) {
 	call := &run{
 		reconciler: r, attempt: s.attempt, executor: s.executor, lane: lane, settings: s.settings, credential: c,
 		identity: executor.Identity{
-			APIKey: c.apiKey, LogID: s.task.Annotations[v1alpha1.AnnotationRequestID],
+			APIKey: c.apiKey, LogID: requestIDOf(s.task),
 		},
 		secrets: append([]string{c.apiKey}, r.Executors.Secrets(lane)...),
 	}
@@ -73,6 +74,18 @@ func (r *Reconciler) start(s *scope, d decision) {
 		}
 		r.calls.submit(lane, func(context.Context) { call.poll(ctx, 0, "") })
 	}
+}
+
+// requestID is the form of a request id (A.4).
+var requestID = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
+
+// requestIDOf is the request id that the task's annotation holds. Anyone who may
+// change the task may have written something else there, which is left out.
+func requestIDOf(task *v1alpha1.CompileTask) string {
+	if id := task.Annotations[v1alpha1.AnnotationRequestID]; requestID.MatchString(id) {
+		return id
+	}
+	return ""
 }
 
 // payloadOf is the request as the executor gets it: canonical URIs, and the

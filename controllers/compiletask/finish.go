@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -37,6 +38,12 @@ func (r *Reconciler) finish(ctx context.Context, s *scope, end *ending) (bool, c
 			warn(status.ResultSummary, "The cluster refuses to keep the result and its metadata; see the target")
 		})
 	}
+	if err != nil && !s.task.DeletionTimestamp.IsZero() && !apierrors.IsConflict(err) && s.now.Sub(s.task.DeletionTimestamp.Time) > s.settings.giveUpAfter {
+		// A finalizer never traps: what can't be written is lost with the task.
+		ctrl.LoggerFrom(ctx).Error(err, "The end of a deleted task can't be written; it is let go of")
+		after, releaseErr := r.afterEnd(ctx, s.task)
+		return true, after, releaseErr
+	}
 	if err != nil {
 		return true, ctrl.Result{}, err
 	}
@@ -57,6 +64,9 @@ func (r *Reconciler) setEnd(s *scope, status *v1alpha1.CompileTaskStatus, end *e
 	status.CredentialFingerprint = ""
 	status.Stage = end.stage
 	status.Error = end.err
+	if end.unheard && end.condition == v1alpha1.ConditionFailed && status.SessionID != "" {
+		end.message += "; the work may still run at the executor"
+	}
 	status.CompletionTime = following(status.UpdateTime, s.now)
 	if end.condition == v1alpha1.ConditionComplete {
 		status.ResultSummary = summarize(end.result)

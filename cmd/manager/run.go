@@ -47,6 +47,8 @@ const (
 const (
 	// reconcileTimeout caps a pass, which calls the API server only.
 	reconcileTimeout = time.Minute
+	// cacheSyncTimeout is how long the first listing of all objects may take.
+	cacheSyncTimeout = 10 * time.Minute
 	// drainTimeout is how long running passes have when the manager stops.
 	drainTimeout = 20 * time.Second
 	// renewDeadline is how long a leader tries to renew its lease before it gives up.
@@ -138,6 +140,8 @@ func managerOptions(config *rest.Config, o options, rotator *servingcert.Rotator
 		}},
 	}
 	out.Controller.ReconciliationTimeout = timeout
+	// With very many tasks on a busy cluster the first listing takes its time.
+	out.Controller.CacheSyncTimeout = cacheSyncTimeout
 	if !o.metricsInsecure {
 		out.Metrics.SecureServing = true
 		out.Metrics.FilterProvider = filters.WithAuthenticationAndAuthorization

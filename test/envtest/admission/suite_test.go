@@ -22,6 +22,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	"github.com/agentruntime/operator/api/v1alpha1"
 	"github.com/agentruntime/operator/test/envtest"
 	admissionv1alpha1 "github.com/agentruntime/operator/webhook/v1alpha1"
 )
@@ -111,6 +112,12 @@ func waitForAdmission(ctx context.Context) {
 		task.Object["spec"] = minimalSpec()
 		return admin.Create(ctx, task, client.DryRunAll)
 	}).Should(Succeed())
+	Eventually(func() error {
+		task := probe("CompileTask")
+		task.Object["spec"] = minimalSpec()
+		task.SetFinalizers([]string{v1alpha1.FinalizerCancelOnDelete})
+		return admin.Create(ctx, task, client.DryRunAll)
+	}).Should(MatchError(apierrors.IsForbidden, "the policy"))
 }
 
 func clientFor(config *rest.Config) client.Client {

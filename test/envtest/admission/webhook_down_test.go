@@ -26,9 +26,8 @@ var _ = Describe("With the webhook's server down", Ordered, func() {
 		for range 3 {
 			createTask(ctx, admin, emptied, fullSpec())
 		}
-		finalized = taskOf(namespace, fullSpec())
-		finalized.SetFinalizers([]string{v1alpha1.FinalizerCancelOnDelete})
-		Expect(admin.Create(ctx, finalized)).To(Succeed())
+		finalized = createTask(ctx, admin, namespace, fullSpec())
+		Expect(patchOf(ctx, serviceAccount(managerUser), finalized, finalizersPatch(v1alpha1.FinalizerCancelOnDelete))).To(Succeed())
 		stopWebhook()
 		Eventually(func() error { return admin.Create(ctx, taskOf(namespace, minimalSpec()), client.DryRunAll) }).
 			Should(beRefused(http.StatusInternalServerError, "failed calling webhook"))

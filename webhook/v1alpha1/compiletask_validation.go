@@ -20,10 +20,10 @@ const originPermission = "permission"
 //
 // With old nil the task is new: its name must not be one of the REST API's, its
 // URIs must be what compile-api.md B.2 and G allow the caller, with path variables
-// as they are at the task's creation time, and its args within their bounds and
-// free of secrets. Otherwise only args are
-// looked at, and must not have changed; the rest is immutable by CEL, so an old
-// fault passes unchanged and can't hold up an update.
+// as they are at the task's creation time, its args within their bounds and free of
+// secrets, its instruction at most 64 KiB, and its whole request at most 512 KiB as
+// stored. Otherwise only args are looked at, and must not have changed; the rest is
+// immutable by CEL, so an old fault passes unchanged and can't hold up an update.
 func ValidateCompileTask(task, old *v1alpha1.CompileTask, caller viking.Caller) field.ErrorList {
 	spec := field.NewPath("spec")
 	if old != nil {
@@ -31,7 +31,9 @@ func ValidateCompileTask(task, old *v1alpha1.CompileTask, caller viking.Caller) 
 	}
 	faults := validateName(task.Name, field.NewPath("metadata", "name"))
 	faults = append(faults, validateURIs(task, caller, spec)...)
-	return append(faults, validateArgs(task.Spec.Args, spec.Child("args"))...)
+	faults = append(faults, validateInstruction(task.Spec.Instruction, spec.Child("instruction"))...)
+	faults = append(faults, validateArgs(task.Spec.Args, spec.Child("args"))...)
+	return append(faults, validateRequestSize(&task.Spec, spec)...)
 }
 
 // validateName refuses names that give a task its id, and so its executor's

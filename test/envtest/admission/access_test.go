@@ -3,6 +3,7 @@ package admission_test
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -155,6 +156,21 @@ var _ = Describe("A user who creates a CompileTask", func() {
 		Entry("deep inside", map[string]any{"a": map[string]any{"b": map[string]any{"api_key": nil}}}, "spec.args[a][b][api_key]"),
 		Entry("over 256 KiB", map[string]any{"a": string(make([]byte, v1alpha1.MaxArgsBytes))}, "spec.args"),
 	)
+
+	It("can't send an instruction that is too large for an executor, though not for the schema", func(ctx SpecContext) {
+		Expect(create(ctx, with(minimalSpec(), "instruction", strings.Repeat("ü", 32768)))).To(Succeed())
+		Expect(create(ctx, with(minimalSpec(), "instruction", strings.Repeat("ü", 32769)))).
+			To(beRefused(http.StatusUnprocessableEntity, "spec.instruction: Too long", "65538 bytes in UTF-8", "65536"))
+	})
+
+	It("can't send parts within their bounds that are too large together", func(ctx SpecContext) {
+		spec := with(minimalSpec(), "instruction", strings.Repeat("<", 65536))
+		Expect(create(ctx, spec)).To(Succeed())
+		spec = with(spec, "args", map[string]any{"a": strings.Repeat("x", 128<<10)})
+		err := create(ctx, spec)
+		Expect(err).To(beRefused(http.StatusUnprocessableEntity, "spec: Too long", "from, to, skill, instruction and args together", "524288"))
+		Expect(causeFields(err)).To(ConsistOf("spec"))
+	})
 
 	It("needs the shipped role to create anything", func(ctx SpecContext) {
 		Expect(bob.Create(ctx, taskOf(namespace, minimalSpec()))).To(beRefused(http.StatusForbidden, "cannot create"))

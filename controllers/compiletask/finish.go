@@ -87,10 +87,12 @@ func (r *Reconciler) setEnd(s *scope, status *v1alpha1.CompileTaskStatus, end *e
 func settle(status *v1alpha1.CompileTaskStatus, s *scope, end *ending) {
 	if submitted := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSubmitted); submitted != nil {
 		value, reason, message := submitted.Status, submitted.Reason, submitted.Message
-		if value == metav1.ConditionFalse {
+		switch value {
+		case metav1.ConditionFalse:
 			reason, message = v1alpha1.ReasonNeverSubmitted, "The task ended before it was submitted"
-		} else if value == metav1.ConditionUnknown {
+		case metav1.ConditionUnknown:
 			reason, message = v1alpha1.ReasonSubmitOutcomeUnknown, "The task ended before the executor's answer to its submission was known"
+		case metav1.ConditionTrue:
 		}
 		setCondition(status, s, v1alpha1.ConditionSubmitted, value, reason, message)
 	}

@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,6 +25,9 @@ const (
 	maxExtraKeys     = 32
 	maxExtraValues   = 64
 	maxExtraText     = 2048
+	// maxRequesterBytes bounds all of it as it is stored: at their bounds the parts
+	// would be more than an object may hold.
+	maxRequesterBytes = 256 << 10
 )
 
 // requesterOf is the user of an admission request as a task records them.
@@ -68,6 +72,9 @@ func checkRequester(requester v1alpha1.Requester, path *field.Path) field.ErrorL
 		if len(values) > maxExtraValues || slices.ContainsFunc(values, func(v string) bool { return tooLong(v, maxExtraText) }) {
 			refuse(extra.Key(key), "more than %d values, or a value of more than %d characters", maxExtraValues, maxExtraText)
 		}
+	}
+	if encoded, err := json.Marshal(requester); err != nil || len(encoded) > maxRequesterBytes {
+		refuse(path, "its name, groups and extra attributes together take more than %d bytes", maxRequesterBytes)
 	}
 	return faults
 }

@@ -98,15 +98,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	for _, gone := range r.departed.take(req.NamespacedName) {
 		r.drop(gone)
 	}
-	var task v1alpha1.CompileTask
-	if err := r.Client.Get(ctx, req.NamespacedName, &task); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	task, known, err := r.read(ctx, req.NamespacedName)
+	if task == nil || err != nil {
+		return ctrl.Result{}, err
 	}
 	if task.Terminal() {
-		return r.afterEnd(ctx, &task)
+		return r.afterEnd(ctx, task)
 	}
-	s := &scope{attempt: r.attempts.of(&task), now: r.Clock.Now()}
-	s.task = s.attempt.newest(&task)
+	s := &scope{attempt: known, now: r.Clock.Now()}
+	s.task = s.attempt.newest(task)
 	if s.task.Terminal() {
 		return r.afterEnd(ctx, s.task)
 	}
@@ -118,6 +118,36 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 	}
 	return ctrl.Result{}, nil
+}
+
+// read gets the task from the cache, with what this process knows of it; nil when
+// it is not there. The attempt comes first: one that is dropped while the pass is on
+// its way, because the task has ended or gone, begins no call any more. For a task
+// that nothing was known of the cache is read again after the attempt was made, as
+// it may have come to show the end, and its attempt been dropped, in between.
+func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*v1alpha1.CompileTask, *attempt, error) {
+	var task v1alpha1.CompileTask
+	if err := r.Client.Get(ctx, key, &task); err != nil {
+		return nil, nil, client.IgnoreNotFound(err)
+	}
+	if task.Terminal() {
+		return &task, nil, nil
+	}
+	if known := r.attempts.find(task.UID); known != nil {
+		return &task, known, nil
+	}
+	made := r.attempts.of(&task)
+	var again v1alpha1.CompileTask
+	err := r.Client.Get(ctx, key, &again)
+	if err == nil && again.UID == task.UID && !again.Terminal() {
+		return &again, made, nil
+	}
+	r.attempts.take(task.UID)
+	if err == nil && again.Terminal() {
+		return &again, nil, nil
+	}
+	// It is gone; another object that has taken the name has an event of its own.
+	return nil, nil, client.IgnoreNotFound(err)
 }
 
 // ordinary takes what is no failure out of an error: an object that is gone, and

@@ -168,7 +168,8 @@ func TestEngineRefusalsAreAnsweredByCode(t *testing.T) {
 		runtimeapi.CodeInvalidArgument: 400, runtimeapi.CodeSkillInvalid: 400,
 		runtimeapi.CodeSkillCapabilityUnavailable: 400, codeInvalidURI: 400,
 		runtimeapi.CodeUnauthenticated: 401, runtimeapi.CodePermissionDenied: 403, runtimeapi.CodeNotFound: 404,
-		runtimeapi.CodeResourceExhausted: 429, runtimeapi.CodeUnavailable: 503,
+		runtimeapi.CodeResourceExhausted: 400, runtimeapi.CodeConflict: 409, runtimeapi.CodeWriteConflict: 409,
+		runtimeapi.CodeUnavailable:      503,
 		runtimeapi.CodeDeadlineExceeded: 504, runtimeapi.CodeInternal: 500, runtimeapi.CodeUnknown: 500,
 	} {
 		t.Run(code, func(t *testing.T) {
@@ -180,6 +181,9 @@ func TestEngineRefusalsAreAnsweredByCode(t *testing.T) {
 			a := s.post(runtimeapi.PathTasks, taskBody(wiki), h)
 			if a.code != want || a.errorCode() != code || a.message() != "because" {
 				t.Errorf("create = %d %s, want %d", a.code, a.body, want)
+			}
+			if retry := a.header.Get("Retry-After"); (retry != "") != (want == 503) {
+				t.Errorf("Retry-After = %q", retry)
 			}
 			// Nothing is left: the key is free and so is the admission.
 			s.engine.prepare = nil

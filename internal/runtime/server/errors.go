@@ -42,19 +42,25 @@ func refuseWith(status int, message string) *httpError {
 // Answers that are always the same.
 var (
 	errNoSession = &runtimeapi.Error{Code: runtimeapi.CodeNotFound, Message: "Compile session not found"}
-	errAdmission = &runtimeapi.Error{
-		Code: runtimeapi.CodeResourceExhausted, Message: "Compile task admission limit exceeded.",
+	// errAdmission passes, other than the limits that a request breaks by itself.
+	errAdmission = &httpError{
+		body: runtimeapi.Error{
+			Code: runtimeapi.CodeResourceExhausted, Message: "Compile task admission limit exceeded.",
+		},
+		status: http.StatusTooManyRequests,
 	}
 	errStore    = &runtimeapi.Error{Code: runtimeapi.CodeUnavailable, Message: "The session store is unavailable."}
 	errStopping = &runtimeapi.Error{Code: runtimeapi.CodeUnavailable, Message: "The executor is shutting down."}
 	errInternal = &runtimeapi.Error{Code: runtimeapi.CodeInternal, Message: "Internal server error"}
 )
 
-// httpStatus maps a code to its HTTP status (E.1.3).
+// httpStatus maps a code to its HTTP status (E.1.3). Clients repeat what is
+// answered 429 or 5xx, so what no repeat mends is told otherwise: an engine's
+// RESOURCE_EXHAUSTED is a limit that the request itself breaks.
 func httpStatus(code string) int {
 	switch code {
 	case runtimeapi.CodeInvalidArgument, runtimeapi.CodeSkillInvalid,
-		runtimeapi.CodeSkillCapabilityUnavailable, codeInvalidURI:
+		runtimeapi.CodeSkillCapabilityUnavailable, runtimeapi.CodeResourceExhausted, codeInvalidURI:
 		return http.StatusBadRequest
 	case runtimeapi.CodeUnauthenticated:
 		return http.StatusUnauthorized
@@ -62,8 +68,8 @@ func httpStatus(code string) int {
 		return http.StatusForbidden
 	case runtimeapi.CodeNotFound:
 		return http.StatusNotFound
-	case runtimeapi.CodeResourceExhausted:
-		return http.StatusTooManyRequests
+	case runtimeapi.CodeConflict, runtimeapi.CodeWriteConflict:
+		return http.StatusConflict
 	case runtimeapi.CodeUnavailable:
 		return http.StatusServiceUnavailable
 	case runtimeapi.CodeDeadlineExceeded:

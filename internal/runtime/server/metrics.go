@@ -1,6 +1,8 @@
 package server
 
 import (
+	"net/http"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/agentruntime/operator/internal/runtimeapi"
@@ -96,13 +98,14 @@ func (m *Metrics) countCreate(replayed bool, err error) {
 }
 
 func outcomeOf(e *httpError) string {
+	if e.status == http.StatusTooManyRequests {
+		return outcomeExhausted
+	}
 	switch e.body.Code {
 	case runtimeapi.CodeUnauthenticated:
 		return outcomeUnauthenticated
 	case runtimeapi.CodePermissionDenied:
 		return outcomeDenied
-	case runtimeapi.CodeResourceExhausted:
-		return outcomeExhausted
 	case runtimeapi.CodeUnavailable, runtimeapi.CodeDeadlineExceeded:
 		return outcomeUnavailable
 	}

@@ -15,8 +15,8 @@ import (
 // readChunk is how many directory entries are read at once.
 const readChunk = 1024
 
-// List implements [Store]. Symbolic links, special files and hidden names are
-// left out.
+// List implements [Store]. Hidden names are left out silently; symbolic links,
+// special files and names that no URI has are left out and counted.
 func (l *Local) List(ctx context.Context, who Principal, uri viking.URI, limit int) (Listing, error) {
 	at, err := readLocation(ctx, who, uri)
 	if err != nil {
@@ -45,7 +45,7 @@ type walk struct {
 
 func (w *walk) dir(ctx context.Context, dir *os.Root, prefix string) error {
 	// One more than what fits tells a full listing from a truncated one.
-	entries, err := firstEntries(dir, w.limit-len(w.listing.Entries)+1)
+	entries, err := w.firstEntries(dir, prefix, w.limit-len(w.listing.Entries)+1)
 	if err != nil {
 		return err
 	}
@@ -63,12 +63,12 @@ func (w *walk) dir(ctx context.Context, dir *os.Root, prefix string) error {
 	return nil
 }
 
-// entry adds one entry and what lies below it. An entry that no URI can name (too
-// deep, or an odd name), and one that changed its kind meanwhile, is left out.
+// entry adds one entry and what lies below it. An entry that changed its kind
+// meanwhile is left out.
 func (w *walk) entry(ctx context.Context, dir *os.Root, path, name string) error {
 	uri, err := w.uri.Join(path)
-	if err != nil || viking.InPrivacy(uri) {
-		return nil
+	if err != nil {
+		return err // lists has let the name through
 	}
 	stat, err := dir.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -79,6 +79,7 @@ func (w *walk) entry(ctx context.Context, dir *os.Root, path, name string) error
 	}
 	info, err := describe(uri.String(), path, stat)
 	if err != nil {
+		w.listing.Skipped++
 		return nil
 	}
 	if len(w.listing.Entries) >= w.limit {
@@ -100,9 +101,9 @@ func (w *walk) entry(ctx context.Context, dir *os.Root, path, name string) error
 	return w.dir(ctx, next, path+"/")
 }
 
-// firstEntries returns the first keep visible entries of dir in name order. It
+// firstEntries returns the first keep entries of dir to list, in name order. It
 // holds a small multiple of keep at a time, however large the directory.
-func firstEntries(dir *os.Root, keep int) ([]fs.DirEntry, error) {
+func (w *walk) firstEntries(dir *os.Root, prefix string, keep int) ([]fs.DirEntry, error) {
 	f, err := dir.Open(".")
 	if err != nil {
 		return nil, err
@@ -112,7 +113,7 @@ func firstEntries(dir *os.Root, keep int) ([]fs.DirEntry, error) {
 	for {
 		chunk, err := f.ReadDir(readChunk)
 		for _, entry := range chunk {
-			if visible(entry) {
+			if w.lists(entry, prefix) {
 				entries = append(entries, entry)
 			}
 		}
@@ -128,9 +129,21 @@ func firstEntries(dir *os.Root, keep int) ([]fs.DirEntry, error) {
 	}
 }
 
-func visible(entry fs.DirEntry) bool {
-	ordinary := entry.Type().IsRegular() || entry.IsDir()
-	return ordinary && !Hidden(entry.Name())
+// lists reports whether an entry belongs into the listing, and counts it when it
+// is one to be missed. No URI names what lies too deep or has an odd name.
+func (w *walk) lists(entry fs.DirEntry, prefix string) bool {
+	if Hidden(entry.Name()) {
+		return false
+	}
+	uri, err := w.uri.Join(prefix + entry.Name())
+	if err == nil && viking.InPrivacy(uri) {
+		return false
+	}
+	if err != nil || !entry.Type().IsRegular() && !entry.IsDir() {
+		w.listing.Skipped++
+		return false
+	}
+	return true
 }
 
 func smallest(entries []fs.DirEntry, keep int) []fs.DirEntry {

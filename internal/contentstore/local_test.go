@@ -177,7 +177,7 @@ func TestList(t *testing.T) {
 		if limit > 0 {
 			wantEntries = want[:limit]
 		}
-		if diff := cmp.Diff(Listing{Entries: wantEntries, Truncated: wantTruncated}, got); diff != "" {
+		if diff := cmp.Diff(Listing{Entries: wantEntries, Truncated: wantTruncated, Skipped: 2}, got); diff != "" {
 			t.Errorf("limit %d: %s", limit, diff)
 		}
 	}
@@ -186,6 +186,39 @@ func TestList(t *testing.T) {
 	}
 	if _, err := store.List(t.Context(), alice, uri(t, "viking://resources/none"), 0); !IsNotFound(err) {
 		t.Errorf("List of nothing: %v, want NOT_FOUND", err)
+	}
+}
+
+func TestListCountsWhatNoURICanName(t *testing.T) {
+	store, dir := newLocal(t)
+	lay(t, dir, map[string]string{
+		"team-a/resources/d/ok.md":        "ok",
+		"team-a/resources/d/sub/a?b.md":   "x",
+		"team-a/resources/d/a\\b.md":      "x",
+		"team-a/resources/d/a\nb.md":      "x",
+		"team-a/resources/d/a\xffb.md":    "x",
+		"team-a/resources/d/odd?/x.md":    "below one that is left out",
+		"team-a/resources/d/.hidden?.md":  "hidden",
+		"team-a/resources/d/.abstract.md": "derived",
+	})
+	at := filepath.Join(dir, "team-a/resources/d")
+	if err := errors.Join(
+		os.Symlink("ok.md", filepath.Join(at, "link.md")), os.Symlink("ok.md", filepath.Join(at, ".link.md")),
+		syscall.Mkfifo(filepath.Join(at, "pipe"), 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	// What is left out takes no place of what is listed.
+	got, err := store.List(t.Context(), alice, uri(t, "viking://resources/d"), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Listing{Skipped: 7, Entries: []Info{
+		{URI: "viking://resources/d/ok.md", Path: "ok.md", Size: 2},
+		{URI: "viking://resources/d/sub", Path: "sub", Dir: true},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -201,8 +234,8 @@ func TestListLeavesPrivacyOut(t *testing.T) {
 			t.Errorf("listed %s", entry.URI)
 		}
 	}
-	if len(got.Entries) != 2 {
-		t.Errorf("listed %d entries, want 2", len(got.Entries))
+	if len(got.Entries) != 2 || got.Skipped != 0 {
+		t.Errorf("listed %d entries and skipped %d, want 2 and 0", len(got.Entries), got.Skipped)
 	}
 }
 

@@ -44,6 +44,10 @@ type Listing struct {
 	// Truncated is set when there was more than the limit allowed. What is
 	// listed then is the beginning of the order.
 	Truncated bool
+	// Skipped counts what was left out though a reader would look for it: symbolic
+	// links, special files, and files and directories that no URI can name. Of a
+	// directory that is left out only itself is counted.
+	Skipped int
 }
 
 // Operation writes one file.

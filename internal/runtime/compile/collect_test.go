@@ -105,6 +105,20 @@ func TestASourceThatCannotBeReadIsAWarning(t *testing.T) {
 	}
 }
 
+func TestSourcesThatNoURICanNameAreAWarning(t *testing.T) {
+	f := newFixture(t, map[string]string{"resources/docs/a?b.md": "x", "resources/docs/sub/c\nd.md": "x"})
+	outcome, _, err := f.run(t, fakeCompiler{}, wikiTask())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"viking://resources/docs: entries left out: 2; their names can't be used, or they are no regular files", warnEmpty,
+	}
+	if diff := cmp.Diff(want, decode(t, outcome).Warnings); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestTwoSourcesKeepTheirOrderAndShareTheLimits(t *testing.T) {
 	f := newFixture(t, map[string]string{"resources/more/c.md": "c"})
 	task := wikiTask()

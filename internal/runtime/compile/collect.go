@@ -45,6 +45,9 @@ func (s *stocktaking) source(ctx context.Context, id string, uri viking.URI) (So
 	if listing.Truncated {
 		r.warn("%s holds more than %d entries; the rest was not read", uri, listLimit)
 	}
+	if uri == r.uris.to {
+		r.warn("%s is the source and the target; its own pages are not taken as sources", uri)
+	}
 	if listing.Skipped > 0 {
 		r.warn("%s: entries left out: %d; their names can't be used, or they are no regular files", uri, listing.Skipped)
 	}

@@ -97,6 +97,11 @@ func (m *manager) admit(ctx context.Context, req createRequest, key *session.Key
 	if err != nil {
 		return created{}, err
 	}
+	// A client that has given up learns no id, so it could neither read nor
+	// cancel the task.
+	if err := ctx.Err(); err != nil {
+		return created{}, err
+	}
 	e := newEntry(task, owner, req.logID)
 	existing, err := m.remember(e, key)
 	if err != nil || existing != "" {

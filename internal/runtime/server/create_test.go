@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -190,6 +191,42 @@ func TestEngineRefusalsAreAnsweredByCode(t *testing.T) {
 			s.end(s.create(wiki, h), alice)
 		})
 	}
+}
+
+func TestACreateWhoseClientGaveUpIsNotAdmitted(t *testing.T) {
+	s := newStack(t, func(c *Config) { c.Limits.Admitted = 1 })
+	ctx, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	checked := make(chan error, 1)
+	s.engine.prepare = func(ctx context.Context, task runtime.Task) (runtime.Task, error) {
+		giveUp()
+		select {
+		case <-ctx.Done():
+			checked <- nil
+		case <-time.After(20 * time.Second):
+			checked <- errors.New("the request goes on without its client")
+		}
+		return task, nil
+	}
+	h := user(alice, runtimeapi.HeaderIdempotencyKey, "cmp_1")
+	if a, err := s.request(ctx, runtimeapi.PathTasks, taskBody(wiki), h); err == nil {
+		t.Errorf("create = %d %s", a.code, a.body)
+	}
+	if err := receive(t, checked); err != nil {
+		t.Error(err)
+	}
+	// Closing waits for the request's end.
+	s.stop()
+	if _, ran := s.engine.counts(); ran != 0 {
+		t.Errorf("%d tasks ran", ran)
+	}
+	s.engine.prepare = nil
+	s.start()
+	a := s.post(runtimeapi.PathTasks, taskBody(wiki), h)
+	if a.code != 202 || strings.Contains(s.log.String(), "Create was replayed") {
+		t.Errorf("the same create later = %d %s", a.code, a.body)
+	}
+	s.end(a.session(), alice)
 }
 
 func TestEngineFailuresStayPrivate(t *testing.T) {

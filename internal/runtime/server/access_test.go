@@ -45,7 +45,8 @@ func TestGateway(t *testing.T) {
 		"the older of two, while they are rotated": {false, tokens, headers{"X-Gateway-Token", "older-token"}, 202, false},
 		"loopback on both ends":                    {true, tokens, nil, 202, false},
 		"loopback, nothing configured":             {true, nil, nil, 202, false},
-		"loopback, with a wrong token":             {true, tokens, headers{"X-Gateway-Token", "wrong"}, 202, false},
+		"loopback, with a wrong token":             {true, tokens, headers{"X-Gateway-Token", "wrong"}, 403, true},
+		"loopback, some token, none configured":    {true, nil, headers{"X-Gateway-Token", "x"}, 202, false},
 		"loopback, but proxied from elsewhere":     {true, tokens, headers{"X-Forwarded-For", "192.0.2.1"}, 401, true},
 		"proxied, with the token":                  {true, tokens, headers{"Forwarded", "for=192.0.2.1", "X-Gateway-Token", token}, 202, false},
 	} {

@@ -30,17 +30,19 @@ func (g *gateway) pass(r *http.Request) (trusted bool, err error) {
 	switch {
 	case known:
 		return true, nil
+	case shown != "" && len(tokens) > 0:
+		// On loopback too, which needs none: this caller believes that it is
+		// trusted, and would be told that a credential is missing.
+		e := refuse(runtimeapi.CodePermissionDenied, "The gateway token is not valid.")
+		e.challenge = true
+		return false, e
 	case g.loopbackListener && fromLoopback(r):
 		return g.trustLoopback, nil
 	case len(tokens) == 0:
 		return false, refuse(runtimeapi.CodeUnavailable,
 			"No gateway token is configured, so only loopback callers are served.")
-	case shown == "":
-		e := refuse(runtimeapi.CodeUnauthenticated, "A gateway token is required.")
-		e.challenge = true
-		return false, e
 	default:
-		e := refuse(runtimeapi.CodePermissionDenied, "The gateway token is not valid.")
+		e := refuse(runtimeapi.CodeUnauthenticated, "A gateway token is required.")
 		e.challenge = true
 		return false, e
 	}

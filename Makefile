@@ -18,6 +18,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 IMG ?= agentruntime:dev
 # Documents that `make demo` and `make run` compile; empty means the samples.
 FROM ?=
+export FROM
 
 BIN := $(CURDIR)/bin
 DIST := $(CURDIR)/dist
@@ -52,11 +53,13 @@ help: ## Show this help.
 
 .PHONY: demo
 demo: controlplane ## Run a compile on a real API server, show it, clean up. FROM=path/to/docs for your own documents.
-	go run ./hack/demo -assets '$(ASSETS)' -from '$(FROM)'
+	go build -o $(BIN)/demo ./hack/demo
+	exec $(BIN)/demo -assets '$(ASSETS)' -from "$$FROM"
 
 .PHONY: run
-run: controlplane ## The same, left running; prints the kubeconfig and URLs.
-	go run ./hack/demo -assets '$(ASSETS)' -from '$(FROM)' -stay
+run: controlplane ## The same, left running until Ctrl-C; prints the kubeconfig and URLs. FROM as above.
+	go build -o $(BIN)/demo ./hack/demo
+	exec $(BIN)/demo -assets '$(ASSETS)' -from "$$FROM" -stay
 
 ##@ Develop
 

@@ -27,7 +27,7 @@ func main() {
 	flag.Parse()
 	// The control plane's own messages would only stand between the demo's.
 	ctrl.SetLogger(logr.Discard())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	if err := run(ctx, options); err != nil {
 		fmt.Fprintln(os.Stderr, "\ndemo failed:", err)
@@ -91,7 +91,10 @@ func (o *options) complete() error {
 		return fmt.Errorf("find the documents: %w", err)
 	}
 	if info, err := os.Stat(o.from); err != nil || !info.IsDir() {
-		return fmt.Errorf("FROM must be a folder with documents, and %s is none", o.from)
+		return fmt.Errorf("FROM: %s is not a folder", o.from)
+	}
+	if countFiles(o.from) == 0 {
+		return fmt.Errorf("FROM: %s has no documents", o.from)
 	}
 	if o.assets, err = filepath.Abs(o.assets); err != nil {
 		return fmt.Errorf("find the control plane: %w", err)

@@ -180,14 +180,15 @@ func (s *stack) showWiki(wiki string) error {
 
 func (s *stack) printAccess() {
 	heading("Everything keeps running until you press Ctrl-C")
-	fmt.Printf(`As %s, in the namespace %s:  export KUBECONFIG=%s
+	fmt.Printf(`The kubectl of this API server:  export PATH=%s:$PATH
+As %s, in the namespace %s:  export KUBECONFIG=%s
 As a cluster admin:              export KUBECONFIG=%s
 API server:                      %s
 Executor:                        https://127.0.0.1:%d
 Files behind viking://:          %s
 Logs:                            %s/*.log
 started %s
-`, demoUser, demoNamespace, s.user, s.admin, s.config.Host, s.ports.runtime, filepath.Join(s.content, demoNamespace), s.work, time.Now().Format(time.TimeOnly))
+`, s.assets, demoUser, demoNamespace, s.user, s.admin, s.config.Host, s.ports.runtime, filepath.Join(s.content, demoNamespace), s.work, time.Now().Format(time.TimeOnly))
 }
 
 func heading(format string, arguments ...any) {

@@ -60,12 +60,16 @@ func TestRun(t *testing.T) {
 			t.Errorf("run: %v", err)
 		}
 	})
-	t.Run("a standby under another name leaves a living leader alone", func(t *testing.T) {
+	t.Run("a standby under another name leaves a living leader alone, and takes over when it is gone", func(t *testing.T) {
 		leaveLease(t, k8s, "manager-0")
 		stop := startManager(t, kubeconfig, certs, "manager-1")
 		task := createTask(t, k8s, "second")
 		if err := untilComplete(t, k8s, task, 2*time.Second); !wait.Interrupted(err) {
 			t.Errorf("the standby worked beside the leader: %v", err)
+		}
+		// Nobody renews the lease: it runs out 15 s after the standby first saw it.
+		if err := untilComplete(t, k8s, task, 30*time.Second); err != nil {
+			t.Errorf("the standby did not take over: %v", err)
 		}
 		if err := stop(); err != nil {
 			t.Errorf("run: %v", err)
@@ -130,7 +134,7 @@ func leaveLease(t *testing.T, k8s client.Client, holder string) {
 	}
 	now := metav1.NowMicro()
 	lease.Spec = coordinationv1.LeaseSpec{
-		HolderIdentity: &holder, LeaseDurationSeconds: new(int32(60)), AcquireTime: &now, RenewTime: &now,
+		HolderIdentity: &holder, LeaseDurationSeconds: new(int32(15)), AcquireTime: &now, RenewTime: &now,
 	}
 	if err := k8s.Create(t.Context(), lease); err != nil {
 		t.Fatal(err)

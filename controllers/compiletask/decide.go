@@ -354,7 +354,10 @@ func endWhileStopping(in *input, code, message string) *ending {
 	switch {
 	case executor.IsSessionNotFound(in.view.failure):
 		return in.stopped("the executor no longer knows the session")
-	case in.view.failedOp == opSubmit && !in.view.mayHaveBegun && refusedSubmit(in.view.failure):
+	// Had an earlier create call begun the work, the same key would be answered with
+	// its session, not refused for good; a full executor may not look at the key.
+	case in.view.failedOp == opSubmit && refusedSubmit(in.view.failure) &&
+		(!in.view.mayHaveBegun || !executor.IsTransient(in.view.failure)):
 		return in.stopped("the executor had not taken the task")
 	case in.now.Before(in.failingUntil()):
 		return nil

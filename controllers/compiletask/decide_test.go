@@ -274,6 +274,9 @@ func TestDecideEndsARefusedSubmit(t *testing.T) {
 		"an earlier one may have": {
 			{change: with(unsubmitted, failing(full, 0), mayHaveBegun), in: []why{whyCancel, whyDeleted}, call: opSubmit},
 		},
+		"a refusal for good says that none has": {
+			{change: with(unsubmitted, failing(httpError("submit", 400, runtimeapi.CodeInvalidArgument), 0), mayHaveBegun), in: []why{whyCancel, whyDeleted}, end: userCancel},
+		},
 		"a failure of another kind may have": {
 			{change: with(unsubmitted, failing(httpError("submit", 503, runtimeapi.CodeUnavailable), 0)), in: []why{whyCancel, whyDeleted}, call: opSubmit},
 		},

@@ -192,6 +192,21 @@ type ContentStoreReference struct {
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:Pattern=`^https?://[^/?#@\s]+(/[^?#\s]*)?$`
 	URL string `json:"url,omitempty"`
+
+	// caBundle is the PEM certificates that the server's certificate is checked
+	// against. When left out, the system's are used.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=262144
+	CABundle []byte `json:"caBundle,omitempty"`
+
+	// gatewayTokenSecretRef names the Secret in the operator's namespace, of type
+	// agentruntime.dev/gateway-token, that holds the token sent as
+	// X-Gateway-Token, with the account and user of each request beside it. The
+	// built-in executor needs it. Without it only the key that the caller's API
+	// key forwards is sent.
+	// +optional
+	GatewayTokenSecretRef *SecretKeyReference `json:"gatewayTokenSecretRef,omitempty"`
 }
 
 // HeldPollSupport says whether an executor can hold polls.

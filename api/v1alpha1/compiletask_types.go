@@ -154,6 +154,10 @@ const (
 // +kubebuilder:validation:XValidation:rule="has(self.credentialsSecretName) == has(oldSelf.credentialsSecretName) && (!has(self.credentialsSecretName) || self.credentialsSecretName == oldSelf.credentialsSecretName)",message="credentialsSecretName is immutable; create a new CompileTask"
 // +kubebuilder:validation:XValidation:rule="has(self.serviceAccountName) == has(oldSelf.serviceAccountName) && (!has(self.serviceAccountName) || self.serviceAccountName == oldSelf.serviceAccountName)",message="serviceAccountName is immutable; create a new CompileTask"
 // +kubebuilder:validation:XValidation:rule="has(self.activeDeadlineSeconds) == has(oldSelf.activeDeadlineSeconds) && (!has(self.activeDeadlineSeconds) || self.activeDeadlineSeconds == oldSelf.activeDeadlineSeconds)",message="activeDeadlineSeconds is immutable; create a new CompileTask"
+// +kubebuilder:validation:XValidation:rule="has(self.restRequest) == has(oldSelf.restRequest) && (!has(self.restRequest) || self.restRequest == oldSelf.restRequest)",message="restRequest is immutable"
+// +kubebuilder:validation:XValidation:rule="has(self.sealedArgs) == has(oldSelf.sealedArgs) && (!has(self.sealedArgs) || self.sealedArgs == oldSelf.sealedArgs)",message="sealedArgs is immutable"
+// +kubebuilder:validation:XValidation:rule="!has(self.sealedCredentials) || (has(oldSelf.sealedCredentials) && self.sealedCredentials == oldSelf.sealedCredentials)",message="sealedCredentials can only be removed, by the operator"
+// +kubebuilder:validation:XValidation:rule="!(has(self.args) && has(self.sealedArgs))",message="args and sealedArgs exclude each other"
 // +kubebuilder:validation:XValidation:rule="self.requester == oldSelf.requester",message="requester is set at creation and immutable"
 // +kubebuilder:validation:XValidation:rule="!(has(oldSelf.cancel) && oldSelf.cancel) || (has(self.cancel) && self.cancel)",message="cancel can't be taken back; create a new CompileTask"
 // +kubebuilder:validation:XValidation:rule="!has(self.credentialsSecretName) || !has(self.serviceAccountName)",message="credentialsSecretName and serviceAccountName exclude each other"
@@ -263,6 +267,23 @@ type CompileTaskSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=315360000
 	TTLSecondsAfterFailed *int32 `json:"ttlSecondsAfterFailed,omitempty"`
+
+	// sealedArgs holds args whose exact text the field args could not keep, such
+	// as large integers. It takes the place of args and stays readable through the
+	// REST API, which alone writes it.
+	// +optional
+	SealedArgs *SealedBody `json:"sealedArgs,omitempty"`
+
+	// sealedCredentials holds what only the executor may see: the key that the
+	// caller of the REST API has forwarded, and args with secrets in them. The REST
+	// API alone writes it, and the operator removes it when the task has ended.
+	// +optional
+	SealedCredentials *SealedBody `json:"sealedCredentials,omitempty"`
+
+	// restRequest tells of the REST call that created the task. It is absent from
+	// tasks that were created otherwise, and only the REST API can make it.
+	// +optional
+	RESTRequest *RESTRequest `json:"restRequest,omitempty"`
 
 	// requester is who created the task, stamped by the operator's admission
 	// webhook. What a client writes here is replaced.

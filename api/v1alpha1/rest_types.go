@@ -24,8 +24,8 @@ type RESTRequest struct {
 	Digest string `json:"digest,omitempty"`
 
 	// receivedTime is when the call came in.
-	// +required
-	ReceivedTime metav1.MicroTime `json:"receivedTime,omitzero"`
+	// +optional
+	ReceivedTime *metav1.MicroTime `json:"receivedTime,omitempty"`
 
 	// traceParent is the W3C trace context of the call. It is passed on to the
 	// executor.

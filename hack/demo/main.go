@@ -1,8 +1,8 @@
 // Command demo runs the whole operator on this machine, without a cluster: it
-// starts etcd and an API server, installs config/default, runs the manager under
-// its own ServiceAccount's rights and the built-in executor, and takes a
-// CompileTask from kubectl to a wiki on disk. Everything listens on loopback and
-// ends with it.
+// starts etcd and an API server, installs the operator as it ships, runs the
+// manager, the facade and the built-in executor under the rights of their own
+// ServiceAccounts, and takes compiles from kubectl, curl and arctl to a wiki on
+// disk. Everything listens on loopback and ends with it.
 package main
 
 import (
@@ -42,40 +42,36 @@ type options struct {
 	stay   bool
 }
 
-func run(ctx context.Context, o options) (err error) {
+func run(ctx context.Context, o options) error {
 	if err := o.complete(); err != nil {
 		return err
 	}
-	work, err := os.MkdirTemp("", "agentruntime-demo-")
-	if err != nil {
-		return fmt.Errorf("make a folder to work in: %w", err)
-	}
-	s := &stack{options: o, work: work}
-	defer func() {
-		// A failure shows the end of the logs before they go.
-		if err != nil {
-			s.showLogs()
-		}
-		err = errors.Join(err, s.stop(), os.RemoveAll(work))
-	}()
-	err = s.play(ctx)
+	err := play(ctx, o)
 	if ctx.Err() != nil {
-		fmt.Println("\ninterrupted; cleaning up")
-		err = nil
+		fmt.Println("\ninterrupted; cleaned up")
+		return nil
 	}
 	return err
 }
 
 // play is the demo from its start to where it ends, or is interrupted.
-func (s *stack) play(ctx context.Context) error {
-	if err := s.start(ctx); err != nil {
+func play(ctx context.Context, o options) (err error) {
+	d, err := start(ctx, o)
+	if err != nil {
 		return err
 	}
-	if err := tell(ctx, s); err != nil {
+	defer func() {
+		// A failure shows the end of the logs before they go.
+		if err != nil && ctx.Err() == nil {
+			d.PrintLogs(os.Stderr)
+		}
+		err = errors.Join(err, d.Stop())
+	}()
+	if err := d.tell(ctx); err != nil {
 		return err
 	}
-	if s.stay {
-		s.printAccess()
+	if o.stay {
+		d.printAccess()
 		<-ctx.Done()
 	}
 	return nil
@@ -95,9 +91,6 @@ func (o *options) complete() error {
 	}
 	if countFiles(o.from) == 0 {
 		return fmt.Errorf("FROM: %s has no documents", o.from)
-	}
-	if o.assets, err = filepath.Abs(o.assets); err != nil {
-		return fmt.Errorf("find the control plane: %w", err)
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -17,32 +16,36 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/agentruntime/operator/api/v1alpha1"
+	testenv "github.com/agentruntime/operator/test/envtest"
 )
 
 // tell is what the demo shows, once everything runs.
-func tell(ctx context.Context, s *stack) error {
+func (d *demo) tell(ctx context.Context) error {
 	const sample = "config/samples/compiletask.yaml"
 	heading("A task, from the sample %s", sample)
-	if err := s.kubectl(ctx, "apply", "-f", sample); err != nil {
+	if err := d.kubectl(ctx, "apply", "-f", sample); err != nil {
 		return err
 	}
-	if err := s.kubectl(ctx, "wait", "--for=condition=Complete", "compiletask/team-wiki", "--timeout=120s"); err != nil {
-		return errors.Join(err, s.kubectl(ctx, "describe", "compiletask", "team-wiki"))
+	if err := d.kubectl(ctx, "wait", "--for=condition=Complete", "compiletask/team-wiki", "--timeout=120s"); err != nil {
+		return errors.Join(err, d.kubectl(ctx, "describe", "compiletask", "team-wiki"))
 	}
 	for _, arguments := range [][]string{
 		{"get", "compiletask", "team-wiki", "-o", "wide"},
 		{"describe", "compiletask", "team-wiki"},
 		{"get", "events", "--field-selector=involvedObject.name=team-wiki"},
 	} {
-		if err := s.kubectl(ctx, arguments...); err != nil {
+		if err := d.kubectl(ctx, arguments...); err != nil {
 			return err
 		}
 	}
-	wiki := filepath.Join(s.content, demoNamespace, "resources", "wiki")
-	if err := s.showWiki(wiki); err != nil {
+	wiki := filepath.Join(d.Content, demoNamespace, "resources", "wiki")
+	if err := d.showWiki(wiki); err != nil {
 		return err
 	}
-	if err := s.again(ctx, sample); err != nil {
+	if err := d.again(ctx, sample); err != nil {
+		return err
+	}
+	if err := d.overREST(ctx); err != nil {
 		return err
 	}
 	heading("Done: %d files in the wiki; every step was a real API call", countFiles(wiki))
@@ -51,7 +54,7 @@ func tell(ctx context.Context, s *stack) error {
 
 // again compiles the same target twice more at once: one task waits for the other,
 // and both find that nothing has changed.
-func (s *stack) again(ctx context.Context, sample string) error {
+func (d *demo) again(ctx context.Context, sample string) error {
 	heading("The same target twice more, at the same time: one waits, and nothing changes")
 	var task v1alpha1.CompileTask
 	if err := readYAML(sample, &task); err != nil {
@@ -70,39 +73,39 @@ func (s *stack) again(ctx context.Context, sample string) error {
 		}
 		manifest.WriteString("---\n" + string(document))
 	}
-	path := filepath.Join(s.work, "again.yaml")
+	path := filepath.Join(d.Dir, "again.yaml")
 	if err := os.WriteFile(path, []byte(manifest.String()), 0o600); err != nil {
 		return err
 	}
-	watcher, err := s.watchWaiting(ctx)
+	watcher, err := d.watchWaiting(ctx)
 	if err != nil {
 		return err
 	}
 	defer watcher.stop()
-	if err := s.kubectl(ctx, "apply", "-f", path); err != nil {
+	if err := d.kubectl(ctx, "apply", "-f", path); err != nil {
 		return err
 	}
-	if err := s.kubectl(ctx, "wait", "--for=condition=Complete", "compiletask/team-wiki-2", "compiletask/team-wiki-3", "--timeout=120s"); err != nil {
+	if err := d.kubectl(ctx, "wait", "--for=condition=Complete", "compiletask/team-wiki-2", "compiletask/team-wiki-3", "--timeout=120s"); err != nil {
 		return err
 	}
 	waited := watcher.stop()
 	for _, line := range waited {
 		fmt.Println("  waited:", line)
 	}
-	if err := s.kubectl(ctx, "get", "compiletasks", "-o", "wide"); err != nil {
+	if err := d.kubectl(ctx, "get", "compiletasks", "-o", "wide"); err != nil {
 		return err
 	}
-	return s.checkAgain(ctx, names, len(waited))
+	return d.checkAgain(ctx, names, len(waited))
 }
 
 // checkAgain makes the demo fail when it did not show what it says it shows.
-func (s *stack) checkAgain(ctx context.Context, names []string, waited int) error {
+func (d *demo) checkAgain(ctx context.Context, names []string, waited int) error {
 	if waited == 0 {
 		return errors.New("neither of two tasks with the same target was seen to wait")
 	}
 	for _, name := range names {
 		var task v1alpha1.CompileTask
-		if err := s.client.Get(ctx, client.ObjectKey{Namespace: demoNamespace, Name: name}, &task); err != nil {
+		if err := d.Client.Get(ctx, client.ObjectKey{Namespace: demoNamespace, Name: name}, &task); err != nil {
 			return err
 		}
 		summary := task.Status.ResultSummary
@@ -127,8 +130,8 @@ func (w *waitWatcher) stop() []string {
 	return w.lines
 }
 
-func (s *stack) watchWaiting(ctx context.Context) (*waitWatcher, error) {
-	watching, err := client.NewWithWatch(s.config, client.Options{Scheme: newScheme()})
+func (d *demo) watchWaiting(ctx context.Context) (*waitWatcher, error) {
+	watching, err := client.NewWithWatch(d.Config, client.Options{Scheme: testenv.NewScheme()})
 	if err != nil {
 		return nil, err
 	}
@@ -156,18 +159,11 @@ func (s *stack) watchWaiting(ctx context.Context) (*waitWatcher, error) {
 }
 
 // kubectl runs the real kubectl as the demo's user and shows what it prints.
-func (s *stack) kubectl(ctx context.Context, arguments ...string) error {
-	fmt.Printf("\n$ kubectl %s\n", strings.Join(arguments, " "))
-	command := exec.CommandContext(ctx, filepath.Join(s.assets, "kubectl"),
-		append([]string{"--kubeconfig", s.user, "--namespace", demoNamespace}, arguments...)...)
-	command.Stdout, command.Stderr = os.Stdout, os.Stderr
-	if err := command.Run(); err != nil {
-		return fmt.Errorf("kubectl %s: %w", strings.Join(arguments, " "), err)
-	}
-	return nil
+func (d *demo) kubectl(ctx context.Context, arguments ...string) error {
+	return d.show(ctx, d.user.Kubeconfig, d.Kubectl(), append([]string{"--namespace", demoNamespace}, arguments...)...)
 }
 
-func (s *stack) showWiki(wiki string) error {
+func (d *demo) showWiki(wiki string) error {
 	index := filepath.Join(wiki, "index.md")
 	data, err := os.ReadFile(index)
 	if err != nil {
@@ -178,17 +174,21 @@ func (s *stack) showWiki(wiki string) error {
 	return nil
 }
 
-func (s *stack) printAccess() {
+func (d *demo) printAccess() {
 	heading("Everything keeps running until you press Ctrl-C")
-	fmt.Printf(`The kubectl of this API server:  export PATH=%s:$PATH
+	fmt.Printf(`The kubectl of this API server:  export PATH=%s:%s:$PATH
 As %s, in the namespace %s:  export KUBECONFIG=%s
 As a cluster admin:              export KUBECONFIG=%s
 API server:                      %s
-Executor:                        https://127.0.0.1:%d
+REST API:                        %s
+  its authority, for --cacert:   %s
+  an API key of %s:           %s
+Executor:                        %s
 Files behind viking://:          %s
 Logs:                            %s/*.log
 started %s
-`, s.assets, demoUser, demoNamespace, s.user, s.admin, s.config.Host, s.ports.runtime, filepath.Join(s.content, demoNamespace), s.work, time.Now().Format(time.TimeOnly))
+`, filepath.Dir(d.Kubectl()), filepath.Dir(d.Binary("arctl")), demoUser, demoNamespace, d.user.Kubeconfig, d.Admin, d.Config.Host,
+		d.FacadeURL(), d.authority, demoUser, d.key, d.RuntimeURL(), filepath.Join(d.Content, demoNamespace), d.Dir, time.Now().Format(time.TimeOnly))
 }
 
 func heading(format string, arguments ...any) {

@@ -14,11 +14,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/agentruntime/operator/api/v1alpha1"
+	"github.com/agentruntime/operator/internal/resttask"
 	"github.com/agentruntime/operator/internal/sealed"
 )
-
-// resultField is where the body of a result Payload belongs.
-const resultField = "status.result"
 
 // storedResult says where a result is: inline, in the named Payload, or nowhere,
 // with a note why.
@@ -38,7 +36,7 @@ func (r *Reconciler) storeResult(ctx context.Context, s *scope, end *ending) (st
 	if len(end.result) <= v1alpha1.MaxInlineResultBytes {
 		return storedResult{inline: &runtime.RawExtension{Raw: end.result}}, nil
 	}
-	box, err := r.KeyRing.Seal(end.result, ResultBinding(s.task))
+	box, err := r.KeyRing.Seal(end.result, resttask.ResultBinding(s.task))
 	if errors.Is(err, sealed.ErrTooLarge) || (err == nil && box.MarshalledSize() > v1alpha1.MaxPayloadBytes) {
 		return storedResult{note: "The result is too large to be kept; see the target"}, nil
 	}
@@ -76,7 +74,7 @@ func noteResult(note string) json.RawMessage {
 func resultPayload(task *v1alpha1.CompileTask, box sealed.Box, size int) *v1alpha1.Payload {
 	return &v1alpha1.Payload{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: task.Namespace, Name: ResultPayloadName(task),
+			Namespace: task.Namespace, Name: resttask.ResultPayloadName(task),
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: v1alpha1.GroupVersion.String(), Kind: "CompileTask",
 				Name: task.Name, UID: task.UID, Controller: ptr.To(true),
@@ -105,14 +103,4 @@ func (r *Reconciler) checkPayload(ctx context.Context, task *v1alpha1.CompileTas
 		return fmt.Errorf("Payload %s belongs to another object; delete it, it is in the way of the task's result", key)
 	}
 	return nil
-}
-
-// ResultPayloadName is the name of the Payload that holds a task's large result.
-func ResultPayloadName(task *v1alpha1.CompileTask) string {
-	return "result-" + string(task.UID)
-}
-
-// ResultBinding is what a task's large result is sealed to.
-func ResultBinding(task *v1alpha1.CompileTask) sealed.Binding {
-	return sealed.Binding{Namespace: task.Namespace, Kind: "CompileTask", Name: task.Name, UID: string(task.UID), Field: resultField}
 }

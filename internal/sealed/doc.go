@@ -11,5 +11,6 @@
 // Keys are for one purpose each. From every key of the ring HKDF-SHA256 derives
 // one for boxes, one for the HMAC of contents and one for fingerprints, and each
 // box has a subkey of its own, drawn from its nonce, so random nonces are safe
-// for any number of boxes.
+// for any number of boxes. Beside them stands one name key that never rotates, of
+// which names and marks are made that nobody else can make.
 package sealed

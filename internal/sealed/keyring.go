@@ -18,6 +18,9 @@ const (
 	// PrimaryEntry is the entry of a key ring's Secret that names the primary
 	// key: the one that seals. The others only open.
 	PrimaryEntry = "primary"
+	// NamesEntry is the entry that holds the name key, from which names and marks
+	// are made; see [KeyRing.Name]. It never rotates.
+	NamesEntry = "names"
 	// KeyEntryPrefix and a key's id name the entry that holds the key.
 	KeyEntryPrefix = "key-"
 	// KeyBytes is the size of a key.
@@ -34,6 +37,7 @@ const (
 	labelBox     = "agentruntime.dev sealed v1 box"
 	labelContent = "agentruntime.dev sealed v1 content"
 	labelMac     = "agentruntime.dev sealed v1 mac"
+	labelNames   = "agentruntime.dev sealed v1 names"
 )
 
 // KeyRing holds the keys that seal and open boxes. It does not change after it is
@@ -42,7 +46,9 @@ const (
 type KeyRing struct {
 	primary *ringKey
 	keys    map[string]*ringKey
-	codec   *codec
+	// names is derived from the name key; nil when the ring has none.
+	names []byte
+	codec *codec
 }
 
 // ringKey is what is derived from one key; the key itself is not kept.
@@ -52,12 +58,13 @@ type ringKey struct {
 }
 
 // ParseKeyRing reads the data of a key ring's Secret: "primary" holds the id of
-// the primary key, and each "key-<id>" a key, as 32 raw bytes or in base64. Ids
-// have 1 to MaxKeyIDBytes of [A-Za-z0-9._-]. Any other entry, a key of another
-// size or of zeros only, and a primary that is missing are errors; no error
-// repeats a value.
+// the primary key, each "key-<id>" a key, as 32 raw bytes or in base64, and "names"
+// the name key in the same form. Ids have 1 to MaxKeyIDBytes of [A-Za-z0-9._-]. Any
+// other entry, a key of another size or of zeros only, and a primary that is missing
+// are errors; no error repeats a value. A ring without a name key opens and seals,
+// but makes no names.
 func ParseKeyRing(data map[string][]byte) (*KeyRing, error) {
-	if len(data) > MaxKeys+1 {
+	if countKeys(data) > MaxKeys {
 		return nil, fmt.Errorf("parse key ring: more than %d keys", MaxKeys)
 	}
 	codec, err := newCodec()
@@ -66,7 +73,7 @@ func ParseKeyRing(data map[string][]byte) (*KeyRing, error) {
 	}
 	ring := &KeyRing{keys: make(map[string]*ringKey, len(data)), codec: codec}
 	for _, entry := range slices.Sorted(maps.Keys(data)) {
-		if entry == PrimaryEntry {
+		if entry == PrimaryEntry || entry == NamesEntry {
 			continue
 		}
 		key, err := parseKey(entry, data[entry])
@@ -80,7 +87,21 @@ func ParseKeyRing(data map[string][]byte) (*KeyRing, error) {
 		return nil, fmt.Errorf("parse key ring: entry %q does not name a key of the ring", PrimaryEntry)
 	}
 	ring.primary = primary
+	if ring.names, err = parseNameKey(data); err != nil {
+		return nil, fmt.Errorf("parse key ring: entry %q: %w", NamesEntry, err)
+	}
 	return ring, nil
+}
+
+// countKeys counts what may be keys: every entry but the two of other names.
+func countKeys(data map[string][]byte) int {
+	count := len(data)
+	for _, other := range []string{PrimaryEntry, NamesEntry} {
+		if _, ok := data[other]; ok {
+			count--
+		}
+	}
+	return count
 }
 
 func parseKey(entry string, value []byte) (*ringKey, error) {
@@ -94,9 +115,17 @@ func parseKey(entry string, value []byte) (*ringKey, error) {
 	}
 	key := &ringKey{id: id}
 	for label, derived := range map[string]*[]byte{labelBox: &key.box, labelContent: &key.content, labelMac: &key.mac} {
-		if *derived, err = hkdf.Key(sha256.New, secret, nil, label, KeyBytes); err != nil {
-			return nil, fmt.Errorf("derive key: %w", err)
+		if *derived, err = derive(secret, label); err != nil {
+			return nil, err
 		}
+	}
+	return key, nil
+}
+
+func derive(secret []byte, label string) ([]byte, error) {
+	key, err := hkdf.Key(sha256.New, secret, nil, label, KeyBytes)
+	if err != nil {
+		return nil, fmt.Errorf("derive key: %w", err)
 	}
 	return key, nil
 }
@@ -132,15 +161,17 @@ func validKeyID(id string) bool {
 	}) < 0
 }
 
-// GenerateKeyRingData makes the Secret data of a new ring with one random key.
+// GenerateKeyRingData makes the Secret data of a new ring with one random key and
+// a name key.
 func GenerateKeyRingData() map[string][]byte {
-	data := map[string][]byte{}
+	data := map[string][]byte{NamesEntry: randomKey()}
 	addKey(data)
 	return data
 }
 
 // RotateKeyRingData returns a copy of a ring's Secret data with a new random key
-// as its primary; older keys go on opening what they sealed. A process that still
+// as its primary; older keys go on opening what they sealed, and the name key stays
+// as it is. A process that still
 // has the older ring cannot open what the new key seals, so a reader should load
 // the ring anew on ErrUnknownKey.
 func RotateKeyRingData(data map[string][]byte) (map[string][]byte, error) {
@@ -159,13 +190,18 @@ func RotateKeyRingData(data map[string][]byte) (map[string][]byte, error) {
 func addKey(data map[string][]byte) {
 	const idBytes = 8
 	var id [idBytes]byte
-	key := make([]byte, KeyBytes)
 	// crypto/rand never fails: it ends the process instead.
 	_, _ = rand.Read(id[:])
-	_, _ = rand.Read(key)
 	name := hex.EncodeToString(id[:])
-	data[KeyEntryPrefix+name] = key
+	data[KeyEntryPrefix+name] = randomKey()
 	data[PrimaryEntry] = []byte(name)
+}
+
+func randomKey() []byte {
+	key := make([]byte, KeyBytes)
+	// crypto/rand never fails: it ends the process instead.
+	_, _ = rand.Read(key)
+	return key
 }
 
 // PrimaryID returns the id of the key that seals.

@@ -115,7 +115,7 @@ func TestGenerateAndRotateKeyRing(t *testing.T) {
 
 func TestRotateStopsAtTheBound(t *testing.T) {
 	data := GenerateKeyRingData()
-	for i := len(data); i <= MaxKeys; i++ {
+	for i := countKeys(data); i < MaxKeys; i++ {
 		var err error
 		if data, err = RotateKeyRingData(data); err != nil {
 			t.Fatalf("rotation %d: %v", i, err)

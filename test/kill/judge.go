@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/agentruntime/operator/api/v1alpha1"
-	"github.com/agentruntime/operator/controllers/compiletask"
+	"github.com/agentruntime/operator/internal/resttask"
 	"github.com/agentruntime/operator/internal/sealed"
 	"github.com/agentruntime/operator/test/kill/crash"
 )
@@ -187,7 +187,7 @@ func (p *phase) checkResult(ctx context.Context, task *v1alpha1.CompileTask, wan
 	if err != nil {
 		return fmt.Errorf("decode Payload: %w", err)
 	}
-	got, err := p.ring.Open(box, compiletask.ResultBinding(task))
+	got, err := p.ring.Open(box, resttask.ResultBinding(task))
 	if err != nil {
 		return fmt.Errorf("open Payload: %w", err)
 	}

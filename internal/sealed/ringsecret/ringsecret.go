@@ -21,25 +21,71 @@ const (
 
 // Ensure reads the key ring of the namespace. The Secret comes empty with the
 // manifests, and the first caller fills it; of several at once, all end with the
-// ring of the first. A ring that is there and can't be read is an error, and so
-// is a Secret that is missing: a new ring would leave every body that was sealed
-// before unreadable. The reader must not cache.
+// ring of the first. A ring that lacks the name key gets one. A ring that is there
+// and can't be read is an error, and so is a Secret that is missing: a new ring
+// would leave every body that was sealed before unreadable. The reader must not
+// cache.
 func Ensure(ctx context.Context, reader client.Reader, writer client.Writer, namespace string) (*sealed.KeyRing, error) {
-	key := types.NamespacedName{Namespace: namespace, Name: Name}
+	key := keyIn(namespace)
+	secret, err := read(ctx, reader, key)
+	if err != nil {
+		return nil, err
+	}
+	data, err := complete(secret.Data)
+	if err != nil {
+		return nil, fmt.Errorf("read the key ring's Secret %s: %w", key, err)
+	}
+	if len(data) == len(secret.Data) {
+		return parse(key, secret)
+	}
+	secret.Data = data
+	err = writer.Update(ctx, secret)
+	if apierrors.IsConflict(err) {
+		// Another caller was first, and its ring is the ring.
+		return Load(ctx, reader, namespace)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("fill the key ring's Secret %s: %w", key, err)
+	}
+	return parse(key, secret)
+}
+
+// Load reads the key ring of the namespace and writes nothing. An empty Secret,
+// which no manager has filled yet, and a ring without the name key are errors that
+// pass when a manager starts. The reader must not cache.
+func Load(ctx context.Context, reader client.Reader, namespace string) (*sealed.KeyRing, error) {
+	key := keyIn(namespace)
 	secret, err := read(ctx, reader, key)
 	if err != nil {
 		return nil, err
 	}
 	if len(secret.Data) == 0 {
-		secret.Data = sealed.GenerateKeyRingData()
-		err := writer.Update(ctx, secret)
-		if apierrors.IsConflict(err) {
-			secret, err = read(ctx, reader, key)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("fill the key ring's Secret %s: %w", key, err)
-		}
+		return nil, fmt.Errorf("the key ring's Secret %s is empty: the manager fills it when it starts", key)
 	}
+	ring, err := parse(key, secret)
+	if err != nil {
+		return nil, err
+	}
+	if !ring.HasNames() {
+		return nil, fmt.Errorf("the key ring's Secret %s has no entry %q: the manager adds it when it starts", key, sealed.NamesEntry)
+	}
+	return ring, nil
+}
+
+func keyIn(namespace string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: Name}
+}
+
+// complete returns data with all that a ring needs: a new ring where there is none,
+// and the name key where it lacks. What is complete stays as it is.
+func complete(data map[string][]byte) (map[string][]byte, error) {
+	if len(data) == 0 {
+		return sealed.GenerateKeyRingData(), nil
+	}
+	return sealed.AddNameKey(data)
+}
+
+func parse(key types.NamespacedName, secret *corev1.Secret) (*sealed.KeyRing, error) {
 	ring, err := sealed.ParseKeyRing(secret.Data)
 	if err != nil {
 		return nil, fmt.Errorf("read the key ring's Secret %s: %w", key, err)

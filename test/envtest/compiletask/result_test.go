@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/agentruntime/operator/api/v1alpha1"
-	"github.com/agentruntime/operator/controllers/compiletask"
+	"github.com/agentruntime/operator/internal/resttask"
 	"github.com/agentruntime/operator/internal/sealed"
 	"github.com/agentruntime/operator/test/fakeruntime"
 )
@@ -60,7 +60,7 @@ var _ = Describe("The result", Ordered, func() {
 		Expect(payload.Spec.Data.Size).To(BeEquivalentTo(len(large)))
 		box, err := sealed.Unmarshal(payload.Spec.Data.Sealed)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(keyRing.Open(box, compiletask.ResultBinding(now))).To(MatchJSON(large))
+		Expect(keyRing.Open(box, resttask.ResultBinding(now))).To(MatchJSON(large))
 	})
 
 	It("is dropped with a note when nothing can hold it", func() {

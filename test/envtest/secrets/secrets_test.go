@@ -79,6 +79,35 @@ var _ = Describe("The key ring's Secret", func() {
 		}
 	})
 
+	It("gets the name key that an older one lacks, once, and keeps its other keys", func() {
+		namespace := newNamespace()
+		data := sealed.GenerateKeyRingData()
+		delete(data, sealed.NamesEntry)
+		newSecret(namespace, ringsecret.Name, ringsecret.Type, data)
+		_, err := ringsecret.Load(ctx, k8s, namespace)
+		Expect(err).To(MatchError(ContainSubstring("the manager adds it when it starts")))
+
+		ring, err := ringsecret.Ensure(ctx, k8s, k8s, namespace)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(ring.PrimaryID()).To(Equal(string(data[sealed.PrimaryEntry])))
+		Expect(ring.HasNames()).To(BeTrue())
+		for _, again := range []func() (*sealed.KeyRing, error){
+			func() (*sealed.KeyRing, error) { return ringsecret.Ensure(ctx, k8s, k8s, namespace) },
+			func() (*sealed.KeyRing, error) { return ringsecret.Load(ctx, k8s, namespace) },
+		} {
+			other, err := again()
+			Expect(err).NotTo(HaveOccurred())
+			Expect(other.Name("spec", "x")).To(Equal(ring.Name("spec", "x")))
+		}
+	})
+
+	It("is not filled by a reader", func() {
+		namespace := newNamespace()
+		newSecret(namespace, ringsecret.Name, ringsecret.Type, nil)
+		_, err := ringsecret.Load(ctx, k8s, namespace)
+		Expect(err).To(MatchError(ContainSubstring("the manager fills it when it starts")))
+	})
+
 	DescribeTable("is never replaced", func(secretType corev1.SecretType, data map[string][]byte, message string) {
 		namespace := newNamespace()
 		if secretType != "" {

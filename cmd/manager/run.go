@@ -225,10 +225,10 @@ func newRotator(config *rest.Config, o options) (*servingcert.Rotator, error) {
 	}
 	host := fmt.Sprintf("%s.%s.svc", webhookService, o.namespace)
 	return &servingcert.Rotator{
-		Client:        direct,
-		Secret:        types.NamespacedName{Namespace: o.namespace, Name: webhookSecret},
-		DNSNames:      []string{host, host + ".cluster.local"},
-		Configuration: webhookConfiguration,
-		Clock:         clock.RealClock{},
+		Client:    direct,
+		Secret:    types.NamespacedName{Namespace: o.namespace, Name: webhookSecret},
+		DNSNames:  []string{host, host + ".cluster.local"},
+		Publisher: servingcert.WebhookConfigurations{Client: direct, Name: webhookConfiguration},
+		Clock:     clock.RealClock{},
 	}, nil
 }

@@ -126,7 +126,7 @@ func issueAuthority(data map[string][]byte, now time.Time) (*x509.Certificate, c
 	if err != nil {
 		return nil, nil, err
 	}
-	template := template(fmt.Sprintf("agentruntime-webhook-ca-%d", now.Unix()), now, caLifetime)
+	template := template(fmt.Sprintf("agentruntime-serving-ca-%d", now.Unix()), now, caLifetime)
 	template.IsCA, template.BasicConstraintsValid = true, true
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)

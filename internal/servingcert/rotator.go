@@ -1,27 +1,25 @@
-// Package servingcert keeps the certificate of the admission webhooks: it makes a
-// certificate authority and a serving certificate in one named Secret, renews
-// both in time, hands the serving certificate to the webhook server from memory,
-// and puts the authority where the API server looks for it.
+// Package servingcert keeps the certificate of a server: it makes a certificate
+// authority and a serving certificate in one named Secret, renews both in time,
+// hands the serving certificate to the server from memory, and puts the authority
+// where those look for it who call the server.
 //
-// It reads and writes its Secret and the two webhook configurations by name only
-// and watches nothing, so that the operator needs no right to list Secrets. Any
-// number of managers may share the Secret.
+// It reads and writes its Secret, and the objects that get the authority, by name
+// only and watches nothing, so that the operator needs no right to list Secrets.
+// Any number of replicas may share the Secret.
 package servingcert
 
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"sync/atomic"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,7 +34,7 @@ const (
 )
 
 const (
-	// checkInterval is how often the Secret and the configurations are looked at.
+	// checkInterval is how often the Secret and what gets the authority are looked at.
 	checkInterval = time.Minute
 	// retryInterval is the wait after a check that failed.
 	retryInterval = 2 * time.Second
@@ -51,16 +49,16 @@ type Rotator struct {
 	Secret types.NamespacedName
 	// DNSNames are the names that the certificate is for.
 	DNSNames []string
-	// Configuration is the name of the mutating and of the validating webhook
-	// configuration that get the authority.
-	Configuration string
-	Clock         clock.WithTicker
+	// Publisher gets the authority with every check. It may be nil, where those who
+	// call the server take the authority from the Secret.
+	Publisher Publisher
+	Clock     clock.WithTicker
 
 	current atomic.Pointer[tls.Certificate]
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: every manager
-// serves admission, so every one needs the certificate.
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica
+// serves, so every one needs the certificate.
 func (r *Rotator) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable: it keeps the certificate until ctx ends.
@@ -69,7 +67,7 @@ func (r *Rotator) Start(ctx context.Context) error {
 	for {
 		wait := checkInterval
 		if err := r.Ensure(ctx); err != nil && ctx.Err() == nil {
-			logger.Error(err, "Could not bring the webhook certificate up to date; trying again")
+			logger.Error(err, "Could not bring the serving certificate up to date; trying again")
 			wait = retryInterval
 		}
 		select {
@@ -99,84 +97,47 @@ func (r *Rotator) Ready(*http.Request) error {
 	return nil
 }
 
-// Ensure makes one check: it renews what is due, loads the certificate, and puts
-// the authority into the webhook configurations. The order matters: a new
-// authority is trusted beside the old one before a certificate of it is served.
+// Ensure makes one check: it renews what is due, loads the certificate, and
+// publishes the authority. The order matters: a new authority is trusted beside
+// the old one before a certificate of it is served.
 func (r *Rotator) Ensure(ctx context.Context) error {
-	var secret corev1.Secret
-	if err := r.Client.Get(ctx, r.Secret, &secret); err != nil {
-		return fmt.Errorf("get the certificate's Secret %s: %w", r.Secret, err)
-	}
-	pair, err := parse(secret.Data, r.DNSNames, r.Clock.Now())
-	if err != nil {
-		data, issueErr := renew(secret.Data, r.DNSNames, r.Clock.Now())
-		if issueErr != nil {
-			return fmt.Errorf("issue the webhook certificate: %w", issueErr)
-		}
-		secret.Data = data
-		if err := r.Client.Update(ctx, &secret); err != nil {
-			// On a conflict another manager was first; the next check takes its work.
-			return fmt.Errorf("update the certificate's Secret %s: %w", r.Secret, err)
-		}
-		if pair, err = parse(secret.Data, r.DNSNames, r.Clock.Now()); err != nil {
-			return fmt.Errorf("use the new webhook certificate: %w", err)
-		}
-	}
-	injected := r.inject(ctx, secret.Data[keyCACert])
-	r.current.Store(pair)
-	return injected
-}
-
-// inject puts the authority into both configurations, where it is not yet.
-func (r *Rotator) inject(ctx context.Context, bundle []byte) error {
-	var mutating admissionregistrationv1.MutatingWebhookConfiguration
-	var validating admissionregistrationv1.ValidatingWebhookConfiguration
-	key := types.NamespacedName{Name: r.Configuration}
-	errMutating := r.Client.Get(ctx, key, &mutating)
-	if errMutating == nil {
-		names := []string{}
-		for _, webhook := range mutating.Webhooks {
-			if string(webhook.ClientConfig.CABundle) != string(bundle) {
-				names = append(names, webhook.Name)
-			}
-		}
-		errMutating = r.patch(ctx, &mutating, names, bundle)
-	}
-	errValidating := r.Client.Get(ctx, key, &validating)
-	if errValidating == nil {
-		names := []string{}
-		for _, webhook := range validating.Webhooks {
-			if string(webhook.ClientConfig.CABundle) != string(bundle) {
-				names = append(names, webhook.Name)
-			}
-		}
-		errValidating = r.patch(ctx, &validating, names, bundle)
-	}
-	if err := errors.Join(errMutating, errValidating); err != nil {
-		return fmt.Errorf("put the authority into the webhook configurations %q: %w", r.Configuration, err)
-	}
-	return nil
-}
-
-func (r *Rotator) patch(ctx context.Context, configuration client.Object, webhooks []string, bundle []byte) error {
-	if len(webhooks) == 0 {
-		return nil
-	}
-	list := make([]map[string]any, 0, len(webhooks))
-	for _, name := range webhooks {
-		list = append(list, map[string]any{"name": name, "clientConfig": map[string]any{"caBundle": bundle}})
-	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": configuration.GetResourceVersion()},
-		"webhooks": list,
+	var secret *corev1.Secret
+	var pair *tls.Certificate
+	// On a conflict another replica was first: its work is taken.
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
+		secret, pair, err = r.load(ctx)
+		return err
 	})
 	if err != nil {
 		return err
 	}
-	err = r.Client.Patch(ctx, configuration, client.RawPatch(types.StrategicMergePatchType, patch))
-	if apierrors.IsConflict(err) {
-		// Somebody else changed it; the next check looks again.
-		return nil
+	if r.Publisher != nil {
+		err = r.Publisher.Publish(ctx, secret.Data[keyCACert])
 	}
+	r.current.Store(pair)
 	return err
+}
+
+// load reads the certificate, after it renewed what is due.
+func (r *Rotator) load(ctx context.Context) (*corev1.Secret, *tls.Certificate, error) {
+	var secret corev1.Secret
+	if err := r.Client.Get(ctx, r.Secret, &secret); err != nil {
+		return nil, nil, fmt.Errorf("get the certificate's Secret %s: %w", r.Secret, err)
+	}
+	if pair, err := parse(secret.Data, r.DNSNames, r.Clock.Now()); err == nil {
+		return &secret, pair, nil
+	}
+	data, err := renew(secret.Data, r.DNSNames, r.Clock.Now())
+	if err != nil {
+		return nil, nil, fmt.Errorf("issue the certificate of Secret %s: %w", r.Secret, err)
+	}
+	secret.Data = data
+	if err := r.Client.Update(ctx, &secret); err != nil {
+		return nil, nil, fmt.Errorf("update the certificate's Secret %s: %w", r.Secret, err)
+	}
+	pair, err := parse(secret.Data, r.DNSNames, r.Clock.Now())
+	if err != nil {
+		return nil, nil, fmt.Errorf("use the new certificate of Secret %s: %w", r.Secret, err)
+	}
+	return &secret, pair, nil
 }

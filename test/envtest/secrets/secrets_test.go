@@ -1,9 +1,10 @@
-// Package secrets_test checks what the manager keeps in Secrets of its own, and
-// in the webhook configurations, against a real API server.
+// Package secrets_test checks what the operator keeps in Secrets of its own, and
+// in the objects that get its authorities, against a real API server.
 package secrets_test
 
 import (
 	"context"
+	"encoding/base64"
 	"sync"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,7 +32,7 @@ var (
 
 func TestSecrets(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "Secrets of the manager")
+	RunSpecs(t, "Secrets of the operator")
 }
 
 var _ = BeforeSuite(func() {
@@ -157,7 +159,8 @@ var _ = Describe("The webhook certificate", func() {
 		rotator = func() *servingcert.Rotator {
 			return &servingcert.Rotator{
 				Client: k8s, Secret: types.NamespacedName{Namespace: namespace, Name: "certificate"},
-				DNSNames: []string{"webhook." + namespace + ".svc"}, Configuration: name, Clock: clock.RealClock{},
+				DNSNames:  []string{"webhook." + namespace + ".svc"},
+				Publisher: servingcert.WebhookConfigurations{Client: k8s, Name: name}, Clock: clock.RealClock{},
 			}
 		}
 	})
@@ -208,5 +211,40 @@ var _ = Describe("The webhook certificate", func() {
 		r.Secret.Name = "missing"
 		Expect(r.Ensure(ctx)).NotTo(Succeed())
 		Expect(r.Ready(nil)).NotTo(Succeed())
+	})
+})
+
+var _ = Describe("The certificate of an aggregated API", func() {
+	const name = "v1.spec.agentruntime.dev"
+
+	It("has its authority put into the APIService, as soon as there is one", func() {
+		namespace := newNamespace()
+		newSecret(namespace, "certificate", corev1.SecretTypeOpaque, nil)
+		rotator := &servingcert.Rotator{
+			Client: k8s, Secret: types.NamespacedName{Namespace: namespace, Name: "certificate"},
+			DNSNames:  []string{"facade." + namespace + ".svc"},
+			Publisher: servingcert.APIService{Client: k8s, Name: name}, Clock: clock.RealClock{},
+		}
+		Expect(rotator.Ensure(ctx)).To(Succeed(), "no APIService is no error")
+		Expect(rotator.Ready(nil)).To(Succeed())
+
+		service := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": name},
+			"spec": map[string]any{
+				"group": "spec.agentruntime.dev", "version": "v1", "groupPriorityMinimum": int64(1000), "versionPriority": int64(15),
+				"service": map[string]any{"namespace": namespace, "name": "facade", "port": int64(443)},
+			},
+		}}
+		Expect(k8s.Create(ctx, service)).To(Succeed())
+		DeferCleanup(func() { Expect(k8s.Delete(ctx, service)).To(Succeed()) })
+		Expect(rotator.Ensure(ctx)).To(Succeed())
+
+		var secret corev1.Secret
+		Expect(k8s.Get(ctx, types.NamespacedName{Namespace: namespace, Name: "certificate"}, &secret)).To(Succeed())
+		Expect(k8s.Get(ctx, types.NamespacedName{Name: name}, service)).To(Succeed())
+		Expect(service.Object["spec"]).To(And(
+			HaveKeyWithValue("caBundle", base64.StdEncoding.EncodeToString(secret.Data["ca.crt"])),
+			HaveKeyWithValue("service", HaveKeyWithValue("name", "facade")),
+		))
 	})
 })

@@ -10,6 +10,11 @@ const (
 	// AnnotationRequestID holds the X-Request-ID of the REST call that created a
 	// task. It is sent to the executor as X-Tt-Logid (compile-api.md, A.4).
 	AnnotationRequestID = "agentruntime.dev/request-id"
+
+	// AnnotationCancelRequestedAt is when the REST API took a task's cancel, in
+	// RFC 3339 with microseconds. The next status.updateTime comes after it, so that
+	// the time of change that the REST API shows keeps increasing.
+	AnnotationCancelRequestedAt = "agentruntime.dev/cancel-requested-at"
 )
 
 // SecretTypeCredentials is the type a Secret must have for a CompileTask to name

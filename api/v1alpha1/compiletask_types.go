@@ -74,9 +74,13 @@ const (
 	ReasonExecutorFailed = "ExecutorFailed"
 	// ReasonRejected: the executor or the operator refused the task for good.
 	ReasonRejected = "Rejected"
-	// ReasonInvalidRequest: the task's URIs are not valid. Admission refuses such
-	// tasks, so this shows only where admission was bypassed.
+	// ReasonInvalidRequest: the task's URIs are not valid, or it pretends to come
+	// from the REST API. Admission refuses such tasks, so this shows only where
+	// admission was bypassed.
 	ReasonInvalidRequest = "InvalidRequest"
+	// ReasonSealedBodyUnreadable: a body that the REST API sealed into the task can't
+	// be opened, so that what the task asks for is not known.
+	ReasonSealedBodyUnreadable = "SealedBodyUnreadable"
 	// ReasonExecutorUnavailable: calls failed for longer than the runtime's
 	// unavailableAfterSeconds.
 	ReasonExecutorUnavailable = "ExecutorUnavailable"
@@ -127,6 +131,7 @@ const (
 	ErrorCodeNotFound             = "NOT_FOUND"
 	ErrorCodeDeadlineExceeded     = "DEADLINE_EXCEEDED"
 	ErrorCodeSubmitOutcomeUnknown = "SUBMIT_OUTCOME_UNKNOWN"
+	ErrorCodeInternal             = "INTERNAL"
 	ErrorCodeUnknown              = "UNKNOWN"
 )
 
@@ -372,9 +377,7 @@ type CompileTaskStatus struct {
 
 	// result is the executor's result, when it is at most 16 KiB. A larger one is
 	// kept, sealed, in the Payload that resultPayloadName names. Only the operator
-	// can open that, for the REST API, which does not exist yet: until then nobody
-	// can read a larger result, and resultSummary and the target are what there is
-	// of it.
+	// can open that; the REST API shows it to whoever may see the task.
 	// +optional
 	// +mapType=atomic
 	// +kubebuilder:validation:Type=object
@@ -382,7 +385,7 @@ type CompileTaskStatus struct {
 	Result *runtime.RawExtension `json:"result,omitempty"`
 
 	// resultPayloadName names the Payload that holds a result over 16 KiB, sealed.
-	// Nothing shows its content before the REST API exists.
+	// The REST API shows its content.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ResultPayloadName string `json:"resultPayloadName,omitempty"`

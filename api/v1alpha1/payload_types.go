@@ -11,10 +11,14 @@ const MaxPayloadBytes = 1 << 20
 // key ring and bound to the object it belongs to. Without it a Payload is a
 // claim on its name.
 type PayloadData struct {
-	// sealed is the encrypted body.
+	// Without format byte, for the reason that SealedBody gives.
+
+	// sealed is the encrypted body, in base64.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1398104
+	// +kubebuilder:validation:Format=""
+	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$`
 	Sealed []byte `json:"sealed,omitempty"`
 
 	// size is the body's size in bytes before it was sealed.

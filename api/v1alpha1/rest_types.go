@@ -40,10 +40,15 @@ type RESTRequest struct {
 // operator's key ring, and bound to the field it stands in. Only the operator can
 // open it.
 type SealedBody struct {
-	// data is the encrypted body.
+	// Of format byte, which data would otherwise have, the API server's CEL reads the
+	// base64 of URLs only, and fails on what Go writes; so the pattern stands for it.
+
+	// data is the encrypted body, in base64.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=524288
+	// +kubebuilder:validation:Format=""
+	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$`
 	Data []byte `json:"data,omitempty"`
 
 	// size is the body's size in bytes before it was sealed.

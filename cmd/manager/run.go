@@ -31,6 +31,7 @@ import (
 	"github.com/agentruntime/operator/controllers/compiletask"
 	"github.com/agentruntime/operator/internal/access"
 	"github.com/agentruntime/operator/internal/executor/registry"
+	"github.com/agentruntime/operator/internal/sealed"
 	"github.com/agentruntime/operator/internal/sealed/ringsecret"
 	"github.com/agentruntime/operator/internal/servingcert"
 	webhookv1alpha1 "github.com/agentruntime/operator/webhook/v1alpha1"
@@ -74,11 +75,15 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("make the manager: %w", err)
 	}
-	tasks, err := setupControllers(ctx, mgr, o)
+	keyRing, err := ringsecret.Ensure(ctx, mgr.GetAPIReader(), mgr.GetClient(), o.namespace)
 	if err != nil {
 		return err
 	}
-	if err := setupAdmission(mgr, rotator); err != nil {
+	tasks, err := setupControllers(mgr, o, keyRing)
+	if err != nil {
+		return err
+	}
+	if err := setupAdmission(mgr, rotator, keyRing); err != nil {
 		return err
 	}
 	ctrl.Log.Info("Starting the manager", "version", version, "namespace", o.namespace)
@@ -159,11 +164,7 @@ func managerOptions(config *rest.Config, o options, rotator *servingcert.Rotator
 
 // setupControllers adds the controllers, and returns the one whose calls outlive
 // its passes.
-func setupControllers(ctx context.Context, mgr ctrl.Manager, o options) (*compiletask.Reconciler, error) {
-	keyRing, err := ringsecret.Ensure(ctx, mgr.GetAPIReader(), mgr.GetClient(), o.namespace)
-	if err != nil {
-		return nil, err
-	}
+func setupControllers(mgr ctrl.Manager, o options, keyRing *sealed.KeyRing) (*compiletask.Reconciler, error) {
 	clientset, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
@@ -191,8 +192,8 @@ func setupControllers(ctx context.Context, mgr ctrl.Manager, o options) (*compil
 
 // setupAdmission serves the webhooks, and makes the manager ready only when it can
 // answer the API server.
-func setupAdmission(mgr ctrl.Manager, rotator *servingcert.Rotator) error {
-	if err := webhookv1alpha1.SetupWithManager(mgr, webhookv1alpha1.Options{}); err != nil {
+func setupAdmission(mgr ctrl.Manager, rotator *servingcert.Rotator, keyRing *sealed.KeyRing) error {
+	if err := webhookv1alpha1.SetupWithManager(mgr, webhookv1alpha1.Options{KeyRing: keyRing}); err != nil {
 		return err
 	}
 	checks := map[string]healthz.Checker{"admission": mgr.GetWebhookServer().StartedChecker()}

@@ -52,7 +52,7 @@ func TestNamesHaveTheFormOfTheRESTAPI(t *testing.T) {
 			t.Errorf("%s: %q has task id %q", what, name, task.TaskID())
 		}
 	}
-	if RandomName() == RandomName() {
+	if one, other := RandomName(), RandomName(); one == other {
 		t.Error("two random names are one")
 	}
 	if again := KeyedName(ring, "team-a", "alice", "key"); again != keyed {

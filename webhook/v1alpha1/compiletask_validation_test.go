@@ -77,7 +77,7 @@ func TestValidateNewCompileTask(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := ValidateCompileTask(makeTask(tc.change), nil, viking.Caller{User: "alice"})
+			got := ValidateCompileTask(makeTask(tc.change), nil, viking.Caller{User: "alice"}, false)
 			if diff := cmp.Diff(tc.want, brief(got)); diff != "" {
 				t.Errorf("faults (-want +got):\n%s\n%v", diff, got)
 			}
@@ -106,43 +106,13 @@ func nested(levels int) string {
 
 func TestArgsFaultsAreBoundedAndShowNoValue(t *testing.T) {
 	text := "[" + strings.TrimSuffix(strings.Repeat(`{"api_key":"s3cret"},`, 1000), ",") + "]"
-	got := ValidateCompileTask(makeTask(withArgs(`{"a":`+text+`}`)), nil, viking.Caller{User: "alice"})
+	got := ValidateCompileTask(makeTask(withArgs(`{"a":`+text+`}`)), nil, viking.Caller{User: "alice"}, false)
 	if len(got) != maxArgsFaults {
 		t.Errorf("%d faults, want %d", len(got), maxArgsFaults)
 	}
 	message := got.ToAggregate().Error()
 	if strings.Contains(message, "s3cret") || !strings.Contains(message, "credentialsSecretName") {
 		t.Errorf("message %q shows a value, or no way out", message)
-	}
-}
-
-func TestNamesOfTheRESTAPIAreRefused(t *testing.T) {
-	cases := map[string]struct {
-		name string
-		want []string
-	}{
-		"a name that makes the id":      {name: "cmp-0123456789abcdef0123456789abcdef", want: []string{"metadata.name: FieldValueInvalid"}},
-		"a digit less":                  {name: "cmp-0123456789abcdef0123456789abcde"},
-		"a digit more":                  {name: "cmp-0123456789abcdef0123456789abcdef0"},
-		"a letter that is no hex digit": {name: "cmp-0123456789abcdef0123456789abcdeg"},
-		"another prefix":                {name: "x-cmp-0123456789abcdef0123456789abcdef"},
-		"no name yet":                   {},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			task := makeTask(nil)
-			task.Name = tc.name
-			got := ValidateCompileTask(task, nil, viking.Caller{User: "alice"})
-			if diff := cmp.Diff(tc.want, brief(got)); diff != "" {
-				t.Errorf("faults (-want +got):\n%s", diff)
-			}
-			if got != nil && !strings.Contains(got.ToAggregate().Error(), "choose another") {
-				t.Errorf("%v does not say what to do", got)
-			}
-			if changed := ValidateCompileTask(task, task.DeepCopy(), viking.Caller{}); len(changed) > 0 {
-				t.Errorf("an update is refused: %v", changed)
-			}
-		})
 	}
 }
 
@@ -153,7 +123,7 @@ func TestOnlyPermissionsAreMarkedAsSuch(t *testing.T) {
 	})
 	want := map[string]string{"spec.from[0]": originPermission, "spec.from[1]": "", "spec.args[api_key]": ""}
 	got := map[string]string{}
-	for _, fault := range ValidateCompileTask(task, nil, viking.Caller{User: "alice"}) {
+	for _, fault := range ValidateCompileTask(task, nil, viking.Caller{User: "alice"}, false) {
 		got[fault.Field] = fault.Origin
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -197,7 +167,7 @@ func TestValidateChangedCompileTask(t *testing.T) {
 			if !tc.wantSame {
 				want = []string{"spec.args: FieldValueForbidden"}
 			}
-			if diff := cmp.Diff(want, brief(ValidateCompileTask(task, old, viking.Caller{User: "alice"}))); diff != "" {
+			if diff := cmp.Diff(want, brief(ValidateCompileTask(task, old, viking.Caller{User: "alice"}, false))); diff != "" {
 				t.Errorf("faults (-want +got):\n%s", diff)
 			}
 		})

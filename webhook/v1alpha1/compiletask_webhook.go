@@ -16,6 +16,7 @@ import (
 
 	"github.com/agentruntime/operator/api/v1alpha1"
 	"github.com/agentruntime/operator/internal/access"
+	"github.com/agentruntime/operator/internal/sealed"
 	"github.com/agentruntime/operator/internal/viking"
 )
 
@@ -38,6 +39,9 @@ type Options struct {
 	Authorizer access.Authorizer
 	// Runtimes lists AgentRuntimes; the manager's cached client when nil.
 	Runtimes client.Reader
+	// KeyRing checks the marks of the REST API. When nil no mark fits, and all tasks
+	// of the REST API are refused.
+	KeyRing *sealed.KeyRing
 }
 
 // SetupWithManager serves the admission of CompileTasks on the manager's webhook
@@ -55,7 +59,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 	}
 	err := ctrl.NewWebhookManagedBy(mgr, &v1alpha1.CompileTask{}).
 		WithDefaulter(&compileTaskDefaulter{runtimes: options.Runtimes}).
-		WithValidator(&compileTaskValidator{authorizer: options.Authorizer}).
+		WithValidator(&compileTaskValidator{authorizer: options.Authorizer, keyRing: options.KeyRing}).
 		Complete()
 	if err != nil {
 		return fmt.Errorf("set up CompileTask admission: %w", err)
@@ -114,6 +118,7 @@ func (d *compileTaskDefaulter) Default(ctx context.Context, task *v1alpha1.Compi
 // compileTaskValidator checks new tasks, and that args stay as they are.
 type compileTaskValidator struct {
 	authorizer access.Authorizer
+	keyRing    *sealed.KeyRing
 }
 
 // ValidateCreate lists every fault of the task and everything its requester lacks
@@ -127,7 +132,8 @@ func (v *compileTaskValidator) ValidateCreate(ctx context.Context, task *v1alpha
 	// The user of the request, not what the object says: this check does not rely
 	// on the stamp.
 	requester := requesterOf(request.UserInfo)
-	faults := ValidateCompileTask(task, nil, viking.Caller{User: viking.UserID(requester.Username)})
+	marked := markFits(v.keyRing, task, request.Namespace, requester.Username)
+	faults := ValidateCompileTask(task, nil, viking.Caller{User: viking.UserID(requester.Username)}, marked)
 	denials, err := checkReferences(ctx, v.authorizer, requester, request.Namespace, &task.Spec)
 	if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("check what the requester may use: %w", err))
@@ -144,7 +150,7 @@ func (v *compileTaskValidator) ValidateCreate(ctx context.Context, task *v1alpha
 
 // ValidateUpdate checks what CEL rules can't see of a change.
 func (v *compileTaskValidator) ValidateUpdate(_ context.Context, old, task *v1alpha1.CompileTask) (admission.Warnings, error) {
-	if faults := ValidateCompileTask(task, old, viking.Caller{}); len(faults) > 0 {
+	if faults := ValidateCompileTask(task, old, viking.Caller{}, false); len(faults) > 0 {
 		return nil, invalid(task, faults)
 	}
 	return nil, nil

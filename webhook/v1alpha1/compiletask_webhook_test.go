@@ -24,6 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/agentruntime/operator/api/v1alpha1"
+	"github.com/agentruntime/operator/internal/resttask"
+	"github.com/agentruntime/operator/internal/sealed"
 )
 
 var alice = authenticationv1.UserInfo{
@@ -270,6 +272,49 @@ func TestValidateUpdateAndDelete(t *testing.T) {
 	}
 	if _, err := v.ValidateDelete(t.Context(), old); err != nil {
 		t.Errorf("a delete: %v", err)
+	}
+}
+
+// The user and the namespace of the request count, not what the object says.
+func TestAMarkIsForTheUserOfTheRequest(t *testing.T) {
+	ring, err := sealed.ParseKeyRing(sealed.GenerateKeyRingData())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "cmp-0123456789abcdef0123456789abcdef"
+	mark := resttask.Mark(ring, "docs", name, alice.Username)
+	bob := authenticationv1.UserInfo{Username: "bob"}
+	cases := map[string]struct {
+		ring     *sealed.KeyRing
+		user     authenticationv1.UserInfo
+		change   func(*v1alpha1.CompileTask)
+		wantCode int32
+	}{
+		"its user":                       {ring: ring, user: alice},
+		"somebody else":                  {ring: ring, user: bob, wantCode: http.StatusUnprocessableEntity},
+		"somebody else as its user":      {ring: ring, user: bob, change: func(task *v1alpha1.CompileTask) { task.Spec.Requester = requesterOf(alice) }, wantCode: http.StatusUnprocessableEntity},
+		"its user, with another's stamp": {ring: ring, user: alice, change: func(task *v1alpha1.CompileTask) { task.Spec.Requester = requesterOf(bob) }},
+		"another namespace's mark": {ring: ring, user: alice, change: func(task *v1alpha1.CompileTask) {
+			task.Namespace, task.Spec.RESTRequest.Mark = "team", resttask.Mark(ring, "team", name, alice.Username)
+		}, wantCode: http.StatusUnprocessableEntity},
+		"no key ring": {user: alice, wantCode: http.StatusUnprocessableEntity},
+	}
+	for what, tc := range cases {
+		t.Run(what, func(t *testing.T) {
+			task := makeTask(nil)
+			task.Name, task.Spec.RESTRequest = name, &v1alpha1.RESTRequest{Mark: mark}
+			if tc.change != nil {
+				tc.change(task)
+			}
+			v := &compileTaskValidator{authorizer: &grants{}, keyRing: tc.ring}
+			_, err := v.ValidateCreate(asUser(t.Context(), tc.user, admissionv1.Create), task)
+			if got := codeOf(err); got != tc.wantCode {
+				t.Errorf("code = %d, want %d: %v", got, tc.wantCode, err)
+			}
+			if err != nil && strings.Contains(err.Error(), mark) {
+				t.Errorf("the error shows the mark: %v", err)
+			}
+		})
 	}
 }
 

@@ -35,7 +35,7 @@ func validateRequestSize(spec *v1alpha1.CompileTaskSpec, path *field.Path) field
 	if err != nil || size <= maxRequestBytes {
 		return nil
 	}
-	return tooLarge(path, fmt.Sprintf("from, to, skill, instruction and args together take %d bytes as stored in JSON, "+
+	return tooLarge(path, fmt.Sprintf("from, to, skill, instruction and args, sealed ones too, together take %d bytes as stored in JSON, "+
 		"where each of < > & takes 6; at most %d are allowed", size, maxRequestBytes), maxRequestBytes)
 }
 
@@ -48,7 +48,9 @@ func requestSize(spec *v1alpha1.CompileTaskSpec) (int, error) {
 		Skill       string                `json:"skill"`
 		Instruction string                `json:"instruction,omitempty"`
 		Args        *runtime.RawExtension `json:"args,omitempty"`
-	}{spec.From, spec.To, spec.Skill, spec.Instruction, spec.Args})
+		SealedArgs  *v1alpha1.SealedBody  `json:"sealedArgs,omitempty"`
+		Credentials *v1alpha1.SealedBody  `json:"sealedCredentials,omitempty"`
+	}{spec.From, spec.To, spec.Skill, spec.Instruction, spec.Args, spec.SealedArgs, spec.SealedCredentials})
 	if err != nil {
 		return 0, fmt.Errorf("encode the request: %w", err)
 	}

@@ -39,15 +39,21 @@ func TestSizeOfNewCompileTask(t *testing.T) {
 		"a byte more is too much":                     {change: withInstruction(strings.Repeat("x", 65537)), want: []string{"spec.instruction" + tooLong}, texts: []string{"65537 bytes", "at most 65536"}},
 		"it is bytes that count, not characters":      {change: withInstruction(strings.Repeat("界", 21846)), want: []string{"spec.instruction" + tooLong}, texts: []string{"65538 bytes", "at most 65536"}},
 		"a request of 512 KiB is fine":                {change: sized(t, 0)},
-		"a request a byte larger is not":              {change: sized(t, 1), want: []string{"spec" + tooLong}, texts: []string{"from, to, skill, instruction and args together take 524289 bytes", "at most 524288"}},
+		"a request a byte larger is not":              {change: sized(t, 1), want: []string{"spec" + tooLong}, texts: []string{"from, to, skill, instruction and args, sealed ones too, together take 524289 bytes", "at most 524288"}},
 		"escaped characters of args count as 6 bytes": {change: withEscapes(strings.Repeat("<", 80<<10)), want: []string{"spec" + tooLong}},
 		"they do where they come escaped already":     {change: withEscapes(strings.Repeat(`\u003c`, 40<<10)), want: []string{"spec" + tooLong}},
 		"sources count":                               {change: withSources("viking://resources/" + strings.Repeat(strings.Repeat("&", 90)+"/", 20) + "a"), want: []string{"spec" + tooLong}},
+		"sealed args count as they are stored":        {change: withBodies(200<<10, 200<<10), want: []string{"spec" + tooLong}},
+		"sealed bodies of half of that are fine":      {change: withBodies(100<<10, 100<<10)},
 		"args that are no JSON have one fault":        {change: withEscapes("\n"), want: []string{"spec.args: FieldValueInvalid"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := ValidateCompileTask(makeTask(tc.change), nil, viking.Caller{User: "alice"})
+			task := makeTask(tc.change)
+			if task.Spec.RESTRequest != nil {
+				task.Name = "cmp-0123456789abcdef0123456789abcdef"
+			}
+			got := ValidateCompileTask(task, nil, viking.Caller{User: "alice"}, true)
 			if diff := cmp.Diff(tc.want, brief(got)); diff != "" {
 				t.Fatalf("faults (-want +got):\n%s", diff)
 			}
@@ -57,6 +63,15 @@ func TestSizeOfNewCompileTask(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// withBodies seals bodies of so many bytes into a task of the REST API.
+func withBodies(args, credentials int) func(*v1alpha1.CompileTaskSpec) {
+	return func(s *v1alpha1.CompileTaskSpec) {
+		fromREST(s)
+		s.SealedArgs = &v1alpha1.SealedBody{Data: make([]byte, args), Size: 1}
+		s.SealedCredentials = &v1alpha1.SealedBody{Data: make([]byte, credentials), Size: 1}
 	}
 }
 
@@ -83,7 +98,7 @@ func withSources(uri string) func(*v1alpha1.CompileTaskSpec) {
 func TestAnOldTaskOfAnySizeCanBeUpdated(t *testing.T) {
 	task := makeTask(sized(t, 1))
 	task.Spec.Instruction += "x"
-	if faults := ValidateCompileTask(task, task.DeepCopy(), viking.Caller{}); len(faults) > 0 {
+	if faults := ValidateCompileTask(task, task.DeepCopy(), viking.Caller{}, false); len(faults) > 0 {
 		t.Errorf("faults of an update: %v", faults)
 	}
 }

@@ -168,7 +168,7 @@ var _ = Describe("A user who creates a CompileTask", func() {
 		Expect(create(ctx, spec)).To(Succeed())
 		spec = with(spec, "args", map[string]any{"a": strings.Repeat("x", 128<<10)})
 		err := create(ctx, spec)
-		Expect(err).To(beRefused(http.StatusUnprocessableEntity, "spec: Too long", "from, to, skill, instruction and args together", "524288"))
+		Expect(err).To(beRefused(http.StatusUnprocessableEntity, "spec: Too long", "from, to, skill, instruction and args, sealed ones too, together", "524288"))
 		Expect(causeFields(err)).To(ConsistOf("spec"))
 	})
 

@@ -74,4 +74,12 @@ var _ = Describe("With the policy on names missing", Ordered, func() {
 			Should(beRefused(http.StatusUnprocessableEntity, "validate-compiletask.agentruntime.dev"))
 		Expect(causeFields(err)).To(ConsistOf("metadata.name", "spec.to"))
 	})
+
+	It("the webhook refuses what else is the REST API's own", func(ctx SpecContext) {
+		task := restTask("default", "kubernetes-admin", restName)
+		task.SetName("mine")
+		Expect(admin.Create(ctx, task.DeepCopy(), client.DryRunAll)).To(beRefused(http.StatusUnprocessableEntity, "validate-compiletask", "spec.restRequest"))
+		delete(specOf(task), "restRequest")
+		Expect(causeFields(admin.Create(ctx, task, client.DryRunAll))).To(ConsistOf("spec.sealedArgs", "spec.sealedCredentials"))
+	})
 })

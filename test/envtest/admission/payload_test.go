@@ -29,7 +29,7 @@ var _ = Describe("A Payload", func() {
 		return object
 	}
 	sealed := func() map[string]any {
-		return map[string]any{"data": map[string]any{"sealed": "YWJj", "size": int64(3), "mac": "m"}}
+		return map[string]any{"data": map[string]any{"sealed": "+/+/", "size": int64(3), "mac": "m"}}
 	}
 
 	It("is written by manager and facade", func(ctx SpecContext) {
@@ -103,6 +103,7 @@ var _ = Describe("A Payload", func() {
 		Expect(err).To(beRefused(http.StatusUnprocessableEntity, text))
 	},
 		Entry("no body", map[string]any{"size": int64(1)}, "spec.data.sealed: Required"),
+		Entry("a body that is no base64", map[string]any{"sealed": "a-b_"}, "spec.data.sealed"),
 		Entry("an empty body", map[string]any{"sealed": ""}, "spec.data.sealed"),
 		Entry("a body too large", map[string]any{"sealed": strings.Repeat("eHh4", 349527)}, "spec.data.sealed"),
 		Entry("a negative size", map[string]any{"sealed": "eHh4", "size": int64(-1)}, "spec.data.size"),

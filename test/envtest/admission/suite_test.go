@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/agentruntime/operator/api/v1alpha1"
+	"github.com/agentruntime/operator/internal/sealed"
 	"github.com/agentruntime/operator/test/envtest"
 	admissionv1alpha1 "github.com/agentruntime/operator/webhook/v1alpha1"
 )
@@ -37,6 +38,8 @@ const (
 var (
 	env   *envtest.Environment
 	admin client.Client
+	// keyRing makes the marks of the REST API, and checks them.
+	keyRing *sealed.KeyRing
 	// alice and bob are people in no group but their own; carol is one more, for
 	// rights that nobody else should get.
 	alice, bob, carol person
@@ -63,6 +66,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	admin, err = client.New(env.Config, client.Options{Scheme: env.Scheme})
 	Expect(err).NotTo(HaveOccurred())
 
+	keyRing, err = sealed.ParseKeyRing(sealed.GenerateKeyRingData())
+	Expect(err).NotTo(HaveOccurred())
 	alice, bob, carol = addPerson("alice"), addPerson("bob"), addPerson("carol")
 	grantManager(ctx)
 	startWebhook()
@@ -81,7 +86,7 @@ func startWebhook() {
 		Scheme: env.Scheme, WebhookServer: server, Metrics: metricsserver.Options{BindAddress: "0"},
 	})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(admissionv1alpha1.SetupWithManager(mgr, admissionv1alpha1.Options{})).To(Succeed())
+	Expect(admissionv1alpha1.SetupWithManager(mgr, admissionv1alpha1.Options{KeyRing: keyRing})).To(Succeed())
 
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

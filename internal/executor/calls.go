@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentruntime/operator/internal/outbound"
 	"github.com/agentruntime/operator/internal/runtimeapi"
 )
 
@@ -299,5 +300,5 @@ func (h *HTTP) failure(ctx, callCtx context.Context, c call, err error) error {
 	if callCtx.Err() != nil {
 		return unreachable(c.op, "no answer within "+h.timeout.String())
 	}
-	return unreachable(c.op, networkCause(err))
+	return unreachable(c.op, outbound.Cause(err))
 }

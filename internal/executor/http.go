@@ -3,16 +3,13 @@ package executor
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/url"
-	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/agentruntime/operator/internal/outbound"
 )
 
 // Defaults and bounds of the HTTP client.
@@ -24,10 +21,8 @@ const (
 	// DefaultMaxCallConns is how many other calls of a runtime run at once.
 	DefaultMaxCallConns = 128
 
-	maxIdleCallConns  = 32
-	idleConnTimeout   = 30 * time.Second
-	maxResponseHeader = 64 << 10
-	userAgent         = "agentruntime-operator"
+	maxIdleCallConns = 32
+	userAgent        = "agentruntime-operator"
 )
 
 // TokenSource returns the gateway token to show, or "" for none. It is asked
@@ -86,11 +81,11 @@ var _ Executor = (*HTTP)(nil)
 // NewHTTP returns a client for the executor at cfg.BaseURL. It makes no call; an
 // error names the field at fault and shows none of its value.
 func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
-	base, err := parseBaseURL(cfg.BaseURL)
+	base, err := outbound.ParseBaseURL(cfg.BaseURL)
 	if err != nil {
 		return nil, fmt.Errorf("executor base URL: %w", err)
 	}
-	tlsConfig, err := clientTLS(cfg.CABundle)
+	tlsConfig, err := outbound.TLSConfig(cfg.CABundle)
 	if err != nil {
 		return nil, fmt.Errorf("executor CA bundle: %w", err)
 	}
@@ -113,8 +108,8 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 		token:   token,
 		refused: gatewayRefused,
 		timeout: timeout,
-		calls:   newTransport(tlsConfig, timeout, maxCalls, min(maxCalls, maxIdleCallConns)),
-		held:    newTransport(tlsConfig, timeout, maxHeld, maxHeld),
+		calls:   outbound.NewTransport(tlsConfig, timeout, maxCalls, min(maxCalls, maxIdleCallConns)),
+		held:    outbound.NewTransport(tlsConfig, timeout, maxHeld, maxHeld),
 		slots:   make(chan struct{}, maxHeld),
 	}, nil
 }
@@ -131,66 +126,4 @@ func (h *HTTP) Close() {
 func (h *HTTP) closeIdle() {
 	h.calls.CloseIdleConnections()
 	h.held.CloseIdleConnections()
-}
-
-// parseBaseURL returns the URL without its trailing slash. Its errors do not
-// repeat the URL, which may hold a password by mistake.
-func parseBaseURL(raw string) (string, error) {
-	if len(raw) > 2048 {
-		return "", errors.New("longer than 2048 bytes")
-	}
-	u, err := url.Parse(raw)
-	if err != nil {
-		return "", errors.New("not a URL")
-	}
-	switch {
-	case u.Scheme != "http" && u.Scheme != "https":
-		return "", errors.New("scheme must be http or https")
-	case u.Hostname() == "":
-		return "", errors.New("host is missing")
-	case u.User != nil:
-		return "", errors.New("userinfo is not allowed")
-	case u.RawQuery != "" || u.ForceQuery:
-		return "", errors.New("query is not allowed")
-	case u.Fragment != "" || strings.Contains(raw, "#"):
-		return "", errors.New("fragment is not allowed")
-	}
-	return strings.TrimRight(u.String(), "/"), nil
-}
-
-func clientTLS(bundle []byte) (*tls.Config, error) {
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
-	if len(bundle) == 0 {
-		return cfg, nil
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(bundle) {
-		return nil, errors.New("no PEM certificate found")
-	}
-	cfg.RootCAs = roots
-	return cfg, nil
-}
-
-// newTransport returns one bounded pool. HTTP/1.1 only: one dead HTTP/2
-// connection would stall every call on it, and a bound on connections would not
-// bound what waits. Requests go straight to the transport, which follows no
-// redirect.
-func newTransport(tlsConfig *tls.Config, dialTimeout time.Duration, maxConns, maxIdle int) *http.Transport {
-	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	return &http.Transport{
-		// It leaves loopback addresses alone, as E.2.1 asks for the local backend.
-		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            dialer.DialContext,
-		TLSClientConfig:        tlsConfig,
-		TLSHandshakeTimeout:    dialTimeout,
-		Protocols:              protocols,
-		DisableCompression:     true,
-		MaxConnsPerHost:        maxConns,
-		MaxIdleConns:           maxIdle,
-		MaxIdleConnsPerHost:    maxIdle,
-		IdleConnTimeout:        idleConnTimeout,
-		MaxResponseHeaderBytes: maxResponseHeader,
-	}
 }

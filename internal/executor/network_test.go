@@ -2,23 +2,17 @@ package executor
 
 import (
 	"bufio"
-	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
-	"os"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/agentruntime/operator/internal/outbound"
 	"github.com/agentruntime/operator/internal/runtimeapi"
 )
 
@@ -82,13 +76,13 @@ func TestNetworkFailuresAreToldWithoutAddresses(t *testing.T) {
 		bundle []byte
 		cause  string
 	}{
-		"reset after the request":     {url: rawServer(t, reset), cause: causeReset},
-		"an answer that is no HTTP":   {url: rawServer(t, says("220 mail at 10.0.0.5:25\r\n\r\n")), cause: causeNotHTTP},
-		"a broken chunk":              {url: rawServer(t, says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")), cause: causeNotHTTP},
-		"an unknown authority":        {url: secure, cause: causeUntrusted},
-		"a certificate of another":    {url: strings.Replace(secure, "127.0.0.1", "localhost", 1), bundle: bundle, cause: causeWrongName},
-		"a client certificate wanted": {url: guarded, bundle: guardedBundle, cause: causeHandshake},
-		"https to a plain port":       {url: strings.Replace(plain, "http:", "https:", 1), cause: causeNotTLS},
+		"reset after the request":     {url: rawServer(t, reset), cause: outbound.CauseReset},
+		"an answer that is no HTTP":   {url: rawServer(t, says("220 mail at 10.0.0.5:25\r\n\r\n")), cause: outbound.CauseNotHTTP},
+		"a broken chunk":              {url: rawServer(t, says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")), cause: outbound.CauseNotHTTP},
+		"an unknown authority":        {url: secure, cause: outbound.CauseUntrusted},
+		"a certificate of another":    {url: strings.Replace(secure, "127.0.0.1", "localhost", 1), bundle: bundle, cause: outbound.CauseWrongName},
+		"a client certificate wanted": {url: guarded, bundle: guardedBundle, cause: outbound.CauseHandshake},
+		"https to a plain port":       {url: strings.Replace(plain, "http:", "https:", 1), cause: outbound.CauseNotTLS},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -114,49 +108,4 @@ func TestAHeldPollThatIsNotAnsweredReadsTheSameWhateverItsWait(t *testing.T) {
 		Op: OpPoll, Code: runtimeapi.CodeUnavailable, Transient: true,
 		Message: "Failed to reach the compile kernel service: no answer within 50ms",
 	})
-}
-
-func TestNetworkCause(t *testing.T) {
-	t.Parallel()
-	dial := func(cause error) error {
-		address := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 5), Port: 43210}
-		return &net.OpError{Op: "dial", Net: "tcp", Source: address, Addr: address, Err: cause}
-	}
-	call := func(code syscall.Errno) error { return dial(os.NewSyscallError("connect", code)) }
-	verify := func(cause error) error { return &tls.CertificateVerificationError{Err: cause} }
-	expired := x509.CertificateInvalidError{Cert: &x509.Certificate{}, Reason: x509.Expired, Detail: "of 10.0.0.5"}
-	tests := map[string]struct {
-		err  error
-		want string
-	}{
-		"nobody listens":            {call(syscall.ECONNREFUSED), causeRefused},
-		"reset":                     {call(syscall.ECONNRESET), causeReset},
-		"a pipe that is broken":     {call(syscall.EPIPE), causeReset},
-		"aborted":                   {call(syscall.ECONNABORTED), causeReset},
-		"no route to the host":      {call(syscall.EHOSTUNREACH), causeNoRoute},
-		"no route to the network":   {call(syscall.ENETUNREACH), causeNoRoute},
-		"the dialer's timeout":      {dial(context.DeadlineExceeded), causeTimedOut},
-		"the system's timeout":      {call(syscall.ETIMEDOUT), causeTimedOut},
-		"closed":                    {dial(net.ErrClosed), causeClosed},
-		"closed while it was idle":  {errors.New("http: server closed idle connection"), causeClosed},
-		"the end of the stream":     {fmt.Errorf("net/http: HTTP/1.x transport connection broken: %w", io.EOF), causeClosed},
-		"an unknown name":           {dial(&net.DNSError{Name: "runtime", Server: "10.0.0.5:53", IsNotFound: true}), causeUnknownName},
-		"a slow name server":        {dial(&net.DNSError{Name: "runtime", Server: "10.0.0.5:53", IsTimeout: true}), causeTimedOut},
-		"a failing name server":     {dial(&net.DNSError{Name: "runtime", Server: "10.0.0.5:53", Err: "server misbehaving"}), causeNameLookup},
-		"an expired certificate":    {verify(expired), causeExpired},
-		"another invalid one":       {verify(x509.CertificateInvalidError{Reason: x509.NameConstraintsWithoutSANs}), causeInvalidCert},
-		"no authorities at all":     {verify(x509.SystemRootsError{}), causeInvalidCert},
-		"no common version":         {errors.New("tls: no supported versions satisfy MinVersion"), causeHandshake},
-		"an unreachable proxy":      {&net.OpError{Op: "proxyconnect", Net: "tcp", Err: call(syscall.ECONNREFUSED)}, causeProxy},
-		"what a proxy writes":       {errors.New("Forbidden by http://u:hunter22@10.0.0.5:3128"), causeOther},
-		"a URL in an unknown error": {&url.Error{Op: "Post", URL: "http://10.0.0.5:8080", Err: errors.New("odd")}, causeOther},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := networkCause(tc.err); got != tc.want {
-				t.Errorf("networkCause(%v) = %q, want %q", tc.err, got, tc.want)
-			}
-		})
-	}
 }

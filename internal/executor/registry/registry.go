@@ -4,28 +4,19 @@ package registry
 
 import (
 	"cmp"
-	"context"
-	"errors"
-	"fmt"
-	"strings"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentruntime/operator/api/v1alpha1"
 	"github.com/agentruntime/operator/internal/executor"
+	"github.com/agentruntime/operator/internal/gatewaytoken"
 )
 
-const (
-	// tokenTTL is how long a gateway token is used before its Secret is read again.
-	tokenTTL = 10 * time.Second
-	// refusedTTL is how long one is used that the executor refused. It bounds how
-	// often many refused tasks together have the Secret read.
-	refusedTTL = time.Second
-)
+// ErrTokenUnavailable says that a runtime's gateway token can't be read.
+var ErrTokenUnavailable = gatewaytoken.ErrUnavailable
 
 // Registry holds the clients. It is safe for concurrent use.
 type Registry struct {
@@ -43,7 +34,7 @@ type entry struct {
 	settings   settings
 	client     *executor.HTTP
 	err        error
-	token      *token
+	token      *gatewaytoken.Source
 	// former is the gateway token last used before this entry's own: calls made
 	// with it may be under way still.
 	former string
@@ -111,8 +102,10 @@ func (r *Registry) renew(old *entry, runtime *v1alpha1.AgentRuntime) *entry {
 		RequestTimeout: next.settings.requestTimeout,
 	}
 	if next.settings.guarded {
-		next.token = &token{registry: r, ref: next.settings.tokenRef}
-		config.GatewayToken, config.GatewayRefused = next.token.get, next.token.refuse
+		next.token = gatewaytoken.New(gatewaytoken.Config{
+			Secrets: r.secrets, Namespace: r.namespace, Ref: next.settings.tokenRef, Now: r.now,
+		})
+		config.GatewayToken, config.GatewayRefused = next.token.Get, next.token.Refuse
 	}
 	next.client, next.err = executor.NewHTTP(config)
 	return next
@@ -160,7 +153,7 @@ func (e *entry) tokens() (value, former string) {
 	if e.token == nil {
 		return "", e.former
 	}
-	value, former = e.token.last()
+	value, former = e.token.Last()
 	if former == "" {
 		former = e.former
 	}
@@ -171,78 +164,4 @@ func (e *entry) tokens() (value, former string) {
 func (e *entry) lastToken() string {
 	value, former := e.tokens()
 	return cmp.Or(value, former)
-}
-
-// ErrTokenUnavailable says that a runtime's gateway token can't be read.
-var ErrTokenUnavailable = errors.New("gateway token unavailable")
-
-// token is a gateway token, read again when it is older than tokenTTL, or than
-// refusedTTL once the executor has refused it.
-type token struct {
-	registry *Registry
-	ref      v1alpha1.SecretKeyReference
-
-	mu      sync.Mutex
-	value   string
-	readAt  time.Time
-	refused bool
-	// former is the value before this one: calls made with it may be under way.
-	former string
-}
-
-func (t *token) last() (value, former string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.value, t.former
-}
-
-// refuse notes that the executor refused a token, unless another has been read
-// since.
-func (t *token) refuse(sent string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if sent == strings.TrimSpace(t.value) {
-		t.refused = true
-	}
-}
-
-func (t *token) fresh(now time.Time) bool {
-	ttl := tokenTTL
-	if t.refused {
-		ttl = refusedTTL
-	}
-	return t.value != "" && now.Sub(t.readAt) < ttl
-}
-
-func (t *token) get(ctx context.Context) (string, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := t.registry.now()
-	if t.fresh(now) {
-		return t.value, nil
-	}
-	var secret corev1.Secret
-	key := types.NamespacedName{Namespace: t.registry.namespace, Name: t.ref.Name}
-	if err := t.registry.secrets.Get(ctx, key, &secret); err != nil {
-		return "", fmt.Errorf("read Secret %s: %w: %w", key, ErrTokenUnavailable, err)
-	}
-	if secret.Type != v1alpha1.SecretTypeGatewayToken {
-		return "", fmt.Errorf("Secret %s has type %q, want %q: %w", key, secret.Type, v1alpha1.SecretTypeGatewayToken, ErrTokenUnavailable)
-	}
-	value := string(secret.Data[keyOf(t.ref)])
-	if value == "" {
-		return "", fmt.Errorf("Secret %s has nothing under key %q: %w", key, keyOf(t.ref), ErrTokenUnavailable)
-	}
-	if value != t.value {
-		t.former = t.value
-	}
-	t.value, t.readAt, t.refused = value, now, false
-	return value, nil
-}
-
-func keyOf(ref v1alpha1.SecretKeyReference) string {
-	if ref.Key == "" {
-		return "token"
-	}
-	return ref.Key
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/agentruntime/operator/api/v1alpha1"
 	"github.com/agentruntime/operator/internal/executor"
+	"github.com/agentruntime/operator/internal/gatewaytoken"
 	"github.com/agentruntime/operator/internal/runtimeapi"
 	"github.com/agentruntime/operator/test/fakeruntime"
 )
@@ -282,7 +283,7 @@ func TestGatewayTokenIsReadAgainAfterTenSeconds(t *testing.T) {
 	}
 	probe()
 	reader.set(v1alpha1.SecretTypeGatewayToken, map[string]string{"token": "token-two"})
-	c.advance(tokenTTL - time.Millisecond)
+	c.advance(gatewaytoken.TTL - time.Millisecond)
 	probe()
 	c.advance(time.Millisecond)
 	probe()
@@ -316,37 +317,18 @@ func TestARefusedGatewayTokenIsReadAnewAtMostOnceASecond(t *testing.T) {
 	}
 	call(true, 1)
 	call(true, 1)
-	c.advance(refusedTTL)
+	c.advance(gatewaytoken.RefusedTTL)
 	call(true, 2)
 	reader.set(v1alpha1.SecretTypeGatewayToken, map[string]string{"token": "token-two"})
-	c.advance(refusedTTL - time.Millisecond)
+	c.advance(gatewaytoken.RefusedTTL - time.Millisecond)
 	call(true, 2)
 	if diff := cmp.Diff([]string{"token-one\n"}, r.Secrets("r")); diff != "" {
 		t.Fatalf("secrets to redact (-want +got):\n%s", diff)
 	}
 	c.advance(time.Millisecond)
 	call(false, 3)
-	c.advance(tokenTTL - time.Millisecond)
+	c.advance(gatewaytoken.TTL - time.Millisecond)
 	call(false, 3)
-}
-
-func TestALateRefusalOfAnOlderTokenChangesNothing(t *testing.T) {
-	r, reader, c := newRegistry(t)
-	reader.set(v1alpha1.SecretTypeGatewayToken, map[string]string{"token": "token-two"})
-	kept := &token{registry: r, ref: v1alpha1.SecretKeyReference{Name: "gateway"}}
-	get := func() {
-		t.Helper()
-		if got, err := kept.get(t.Context()); err != nil || got != "token-two" {
-			t.Fatalf("get = %v", err)
-		}
-	}
-	get()
-	kept.refuse("token-one")
-	c.advance(tokenTTL - time.Millisecond)
-	get()
-	if got := reader.count(); got != 1 {
-		t.Fatalf("%d reads of the Secret, want 1", got)
-	}
 }
 
 func TestGatewayTokenThatCannotBeRead(t *testing.T) {

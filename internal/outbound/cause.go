@@ -1,4 +1,4 @@
-package executor
+package outbound
 
 import (
 	"crypto/tls"
@@ -10,42 +10,42 @@ import (
 	"syscall"
 )
 
-// What is said of a call without a whole answer. The texts end in the status of
-// tasks: they hold no address, which is of no use to a task's user, and stay the
-// same from one try to the next, so that a retry writes nothing new.
+// What is said of a call without a whole answer. The texts end where users read
+// them: they hold no address, which is of no use there, and stay the same from one
+// try to the next, so that a retry writes nothing new.
 const (
-	causeRefused     = "connection refused"
-	causeReset       = "connection reset"
-	causeClosed      = "the connection closed before the whole answer came"
-	causeTimedOut    = "timed out"
-	causeNoRoute     = "no route to the host"
-	causeUnknownName = "name not found"
-	causeNameLookup  = "the name lookup went wrong"
-	causeUntrusted   = "TLS: certificate not trusted"
-	causeExpired     = "TLS: certificate expired or not valid yet"
-	causeWrongName   = "TLS: certificate for another name"
-	causeInvalidCert = "TLS: certificate not valid"
-	causeHandshake   = "TLS: the handshake went wrong"
-	causeNotTLS      = "TLS: the server does not speak it"
-	causeProxy       = "the proxy made no connection"
-	causeNotHTTP     = "the answer is not valid HTTP"
-	causeHeaders     = "the answer's headers are too large"
-	causeOther       = "the connection went wrong"
+	CauseRefused     = "connection refused"
+	CauseReset       = "connection reset"
+	CauseClosed      = "the connection closed before the whole answer came"
+	CauseTimedOut    = "timed out"
+	CauseNoRoute     = "no route to the host"
+	CauseUnknownName = "name not found"
+	CauseNameLookup  = "the name lookup went wrong"
+	CauseUntrusted   = "TLS: certificate not trusted"
+	CauseExpired     = "TLS: certificate expired or not valid yet"
+	CauseWrongName   = "TLS: certificate for another name"
+	CauseInvalidCert = "TLS: certificate not valid"
+	CauseHandshake   = "TLS: the handshake went wrong"
+	CauseNotTLS      = "TLS: the server does not speak it"
+	CauseProxy       = "the proxy made no connection"
+	CauseNotHTTP     = "the answer is not valid HTTP"
+	CauseHeaders     = "the answer's headers are too large"
+	CauseOther       = "the connection went wrong"
 )
 
-// networkCause reduces what stopped a call to one of the causes.
-func networkCause(err error) string {
+// Cause reduces what stopped a call to one of the causes.
+func Cause(err error) string {
 	for _, reduce := range []func(error) string{proxyCause, lookupCause, tlsCause, connectionCause, textCause} {
 		if cause := reduce(err); cause != "" {
 			return cause
 		}
 	}
-	return causeOther
+	return CauseOther
 }
 
 func proxyCause(err error) string {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "proxyconnect" {
-		return causeProxy
+		return CauseProxy
 	}
 	return ""
 }
@@ -56,32 +56,32 @@ func lookupCause(err error) string {
 	case !ok:
 		return ""
 	case lookup.IsNotFound:
-		return causeUnknownName
+		return CauseUnknownName
 	case lookup.IsTimeout:
-		return causeTimedOut
+		return CauseTimedOut
 	}
-	return causeNameLookup
+	return CauseNameLookup
 }
 
 func tlsCause(err error) string {
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
-		return causeUntrusted
+		return CauseUntrusted
 	}
 	if _, ok := errors.AsType[x509.HostnameError](err); ok {
-		return causeWrongName
+		return CauseWrongName
 	}
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
-		return causeExpired
+		return CauseExpired
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return causeInvalidCert
+		return CauseInvalidCert
 	}
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
-		return causeNotTLS
+		return CauseNotTLS
 	}
 	// An alert of the peer has no type of its own.
 	if op, ok := errors.AsType[*net.OpError](err); ok && (op.Op == "remote error" || op.Op == "local error") {
-		return causeHandshake
+		return CauseHandshake
 	}
 	return ""
 }
@@ -90,15 +90,15 @@ func connectionCause(err error) string {
 	netErr, isNet := errors.AsType[net.Error](err)
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return causeRefused
+		return CauseRefused
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNABORTED):
-		return causeReset
+		return CauseReset
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return causeNoRoute
+		return CauseNoRoute
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
-		return causeClosed
+		return CauseClosed
 	case isNet && netErr.Timeout():
-		return causeTimedOut
+		return CauseTimedOut
 	}
 	return ""
 }
@@ -108,12 +108,12 @@ func connectionCause(err error) string {
 func textCause(err error) string {
 	text := err.Error()
 	for _, known := range []struct{ part, cause string }{
-		{"server closed idle connection", causeClosed},
-		{"response headers exceeded", causeHeaders},
-		{"malformed", causeNotHTTP},
-		{"chunk", causeNotHTTP},
-		{"transport connection broken", causeNotHTTP},
-		{"tls: ", causeHandshake},
+		{"server closed idle connection", CauseClosed},
+		{"response headers exceeded", CauseHeaders},
+		{"malformed", CauseNotHTTP},
+		{"chunk", CauseNotHTTP},
+		{"transport connection broken", CauseNotHTTP},
+		{"tls: ", CauseHandshake},
 	} {
 		if strings.Contains(text, known.part) {
 			return known.cause

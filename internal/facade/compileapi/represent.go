@@ -1,0 +1,61 @@
+package compileapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+	"strings"
+
+	"github.com/agentruntime/operator/api/v1alpha1"
+	"github.com/agentruntime/operator/internal/facade/wire"
+)
+
+// etagBytes of a SHA-256 are enough to tell a record's states apart.
+const etagBytes = 18
+
+// representation is the whole answer about one task.
+type representation struct {
+	body     []byte
+	etag     string
+	terminal bool
+}
+
+// represent encodes a task. Equal records have equal ETags, whatever else changes of
+// the object.
+func (a *API) represent(ctx context.Context, task *v1alpha1.CompileTask) (representation, error) {
+	fields, err := a.record(ctx, task)
+	if err != nil {
+		return representation{}, err
+	}
+	body, err := wire.EncodeOK(fields)
+	if err != nil {
+		return representation{}, err
+	}
+	sum := sha256.Sum256(body)
+	etag := `"` + base64.RawURLEncoding.EncodeToString(sum[:etagBytes]) + `"`
+	return representation{body: body, etag: etag, terminal: task.Terminal()}, nil
+}
+
+func (p representation) write(w http.ResponseWriter, status int) {
+	w.Header().Set("ETag", p.etag)
+	wire.Body(w, status, p.body)
+}
+
+// known reports whether the client's If-None-Match names this representation.
+func (p representation) known(header http.Header) bool {
+	for _, value := range header.Values("If-None-Match") {
+		for candidate := range strings.SplitSeq(value, ",") {
+			if candidate = strings.TrimPrefix(strings.TrimSpace(candidate), "W/"); candidate == p.etag {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func notModified(w http.ResponseWriter, p representation) {
+	w.Header().Set("ETag", p.etag)
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusNotModified)
+}

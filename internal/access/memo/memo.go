@@ -1,0 +1,155 @@
+// Package memo remembers the answers of a slow question for a short time. It asks
+// once for those who want to know the same at the same time, and bounds how many
+// questions are open at once.
+package memo
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/utils/clock"
+)
+
+// Options are the bounds of a Memo. All of them are required.
+type Options struct {
+	// TTL is how long an answer counts.
+	TTL time.Duration
+	// Size bounds the good answers, and again the bad ones: so a flood of bad
+	// questions can't push out what is known of good ones.
+	Size int
+	// Open bounds the questions that are open at once. Whoever comes then waits
+	// within their own context.
+	Open int
+	// Clock tells the time.
+	Clock clock.PassiveClock
+}
+
+// Answer is what was answered.
+type Answer[V any] struct {
+	Value V
+	// Good tells which of the two bounds the answer counts against.
+	Good bool
+}
+
+// Ask is a question. It must end with its context. An error is not remembered.
+type Ask[V any] func(ctx context.Context) (Answer[V], error)
+
+// Memo remembers answers. It starts no goroutine: a question runs in the one that
+// asked it first.
+type Memo[V any] struct {
+	ttl       time.Duration
+	good, bad *cache.LRUExpireCache
+	slots     chan struct{}
+
+	lock sync.Mutex
+	// open has the questions that run or wait for a slot; it holds at most one for
+	// each call of Do.
+	open map[string]*question[V]
+}
+
+// question is one that is open, and then its answer.
+type question[V any] struct {
+	done   chan struct{}
+	answer Answer[V]
+	err    error
+	// abandoned means that whoever asked gave up, which says nothing to the others.
+	abandoned bool
+}
+
+var errAbandoned = errors.New("the question was given up")
+
+// New returns an empty Memo.
+func New[V any](options Options) *Memo[V] {
+	return &Memo[V]{
+		ttl:   options.TTL,
+		good:  cache.NewLRUExpireCacheWithClock(options.Size, options.Clock),
+		bad:   cache.NewLRUExpireCacheWithClock(options.Size, options.Clock),
+		slots: make(chan struct{}, options.Open),
+		open:  make(map[string]*question[V]),
+	}
+}
+
+// Do returns the remembered answer for the key, or asks. It ends with its context,
+// whose error it returns then. A panic of ask goes to its caller alone.
+func (m *Memo[V]) Do(ctx context.Context, key string, ask Ask[V]) (V, error) {
+	for {
+		if answer, ok := m.remembered(key); ok {
+			return answer.Value, nil
+		}
+		asked, first := m.join(key)
+		if first {
+			return m.lead(ctx, key, asked, ask)
+		}
+		select {
+		case <-ctx.Done():
+			var none V
+			return none, ctx.Err()
+		case <-asked.done:
+			if !asked.abandoned {
+				return asked.answer.Value, asked.err
+			}
+		}
+	}
+}
+
+func (m *Memo[V]) remembered(key string) (Answer[V], bool) {
+	for _, answers := range []*cache.LRUExpireCache{m.good, m.bad} {
+		if known, ok := answers.Get(key); ok {
+			answer, ok := known.(Answer[V])
+			return answer, ok
+		}
+	}
+	return Answer[V]{}, false
+}
+
+func (m *Memo[V]) join(key string) (asked *question[V], first bool) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	if asked, ok := m.open[key]; ok {
+		return asked, false
+	}
+	asked = &question[V]{done: make(chan struct{}), err: errAbandoned, abandoned: true}
+	m.open[key] = asked
+	return asked, true
+}
+
+// lead asks for all who wait.
+func (m *Memo[V]) lead(ctx context.Context, key string, asked *question[V], ask Ask[V]) (V, error) {
+	defer m.leave(key, asked)
+	select {
+	case m.slots <- struct{}{}:
+		defer func() { <-m.slots }()
+	case <-ctx.Done():
+		return asked.answer.Value, ctx.Err()
+	}
+	if answer, ok := m.remembered(key); ok {
+		// Answered between the look and the question.
+		asked.answer, asked.err, asked.abandoned = answer, nil, false
+		return answer.Value, nil
+	}
+	answer, err := ask(ctx)
+	asked.answer, asked.err = answer, err
+	asked.abandoned = err != nil && ctx.Err() != nil
+	if err == nil {
+		m.remember(key, answer)
+	}
+	return answer.Value, err
+}
+
+func (m *Memo[V]) remember(key string, answer Answer[V]) {
+	if answer.Good {
+		m.good.Add(key, answer, m.ttl)
+		return
+	}
+	m.bad.Add(key, answer, m.ttl)
+}
+
+func (m *Memo[V]) leave(key string, asked *question[V]) {
+	m.lock.Lock()
+	delete(m.open, key)
+	m.lock.Unlock()
+	close(asked.done)
+}

@@ -49,6 +49,8 @@ type attempt struct {
 	started      time.Time
 
 	credential *credential
+	// bodies is what was sealed into the task, opened.
+	bodies *unsealed
 
 	// left tells that the task has ended or is gone, so that no call may begin any
 	// more; leftSession is the session on record by then.
@@ -234,6 +236,10 @@ func (at *attempt) learn(session string, now time.Time) (unwanted, stop bool) {
 	at.mu.Lock()
 	defer at.mu.Unlock()
 	at.session, at.started = session, now
+	if at.bodies != nil {
+		// The args are with the executor. What reads them may have the old value still.
+		at.bodies = &unsealed{apiKey: at.bodies.apiKey, secrets: at.bodies.secrets}
+	}
 	at.clearFailure()
 	return at.left && at.leftSession != session, at.stopWanted
 }
@@ -290,6 +296,19 @@ func (at *attempt) setCredential(c *credential) {
 	at.mu.Lock()
 	defer at.mu.Unlock()
 	at.credential = c
+}
+
+// opened is what was sealed into the task, nil when it has not been opened.
+func (at *attempt) opened() *unsealed {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	return at.bodies
+}
+
+func (at *attempt) setOpened(bodies *unsealed) {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	at.bodies = bodies
 }
 
 func (at *attempt) knownSession() string {

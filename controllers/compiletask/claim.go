@@ -104,6 +104,12 @@ func (r *Reconciler) patchFinalizers(ctx context.Context, task *v1alpha1.Compile
 	if err != nil {
 		return err
 	}
+	return r.patch(ctx, task, patch)
+}
+
+// patch sends a merge patch of a task, which names what it depends on, and brings
+// task up to date with the answer.
+func (r *Reconciler) patch(ctx context.Context, task *v1alpha1.CompileTask, patch []byte) error {
 	answer := &v1alpha1.CompileTask{ObjectMeta: metav1.ObjectMeta{Namespace: task.Namespace, Name: task.Name}}
 	if err := r.Client.Patch(ctx, answer, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return err

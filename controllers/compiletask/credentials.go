@@ -100,7 +100,7 @@ func (r *Reconciler) obtainCredential(ctx context.Context, s *scope) (*refusal, 
 	var err error
 	switch credentialsMode(s.runtime) {
 	case v1alpha1.CredentialsSecret:
-		got, refused, err = r.readKey(ctx, s)
+		got, refused, err = r.userKey(ctx, s)
 	case v1alpha1.CredentialsServiceAccountToken:
 		got, refused, err = r.requestToken(ctx, s)
 	default:
@@ -118,6 +118,21 @@ func credentialsMode(runtime *v1alpha1.AgentRuntime) v1alpha1.CredentialsMode {
 		return v1alpha1.CredentialsNone
 	}
 	return runtime.Spec.Credentials.Mode
+}
+
+// userKey is the key that the caller of the REST API has forwarded, or else the one
+// in the Secret that the task names. For the forwarded one no Secret is read and
+// nobody is asked: whoever sent it has it. It can't be read anew when it is refused,
+// so it has no time of reading.
+func (r *Reconciler) userKey(ctx context.Context, s *scope) (*credential, *refusal, error) {
+	bodies := s.attempt.opened()
+	if bodies == nil || bodies.apiKey == "" {
+		return r.readKey(ctx, s)
+	}
+	if strings.ContainsFunc(bodies.apiKey, unprintable) {
+		return nil, unavailable("The key that was forwarded holds what no header can carry"), nil
+	}
+	return &credential{apiKey: bodies.apiKey}, nil, nil
 }
 
 func (r *Reconciler) readKey(ctx context.Context, s *scope) (*credential, *refusal, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"regexp"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -45,14 +44,10 @@ func (r *Reconciler) start(s *scope, d decision) {
 	lane := laneOf(s)
 	call := &run{
 		reconciler: r, attempt: s.attempt, executor: s.executor, lane: lane, settings: s.settings, credential: c,
-		identity: executor.Identity{
-			APIKey: c.apiKey, LogID: requestIDOf(s.task),
-		},
-		secrets: append([]string{c.apiKey}, r.Executors.Secrets(lane)...),
+		identity: identityOf(s.task, s.runtime, s.attempt),
 	}
-	if trustsOwner(s.runtime) {
-		call.identity.Account, call.identity.User = s.task.Namespace, viking.UserID(s.task.Spec.Requester.Username)
-	}
+	call.secrets = append([]string{c.apiKey}, call.identity.Secrets...)
+	call.secrets = append(call.secrets, r.Executors.Secrets(lane)...)
 	if call.session = s.attempt.knownSession(); call.session == "" {
 		call.session = s.task.Status.SessionID
 	}
@@ -63,7 +58,7 @@ func (r *Reconciler) start(s *scope, d decision) {
 	}
 	switch d.call {
 	case opSubmit:
-		request := executor.SubmitRequest{Identity: call.identity, Key: s.task.TaskID(), Payload: payloadOf(s.task, s.request)}
+		request := executor.SubmitRequest{Identity: call.identity, Key: s.task.TaskID(), Payload: payloadOf(s.task, s.request, s.attempt.opened())}
 		r.calls.submit(lane, func(context.Context) { call.submit(ctx, request) })
 	case opCancel:
 		r.calls.submit(lane, func(context.Context) { call.cancel(ctx) })
@@ -76,25 +71,17 @@ func (r *Reconciler) start(s *scope, d decision) {
 	}
 }
 
-// requestID is the form of a request id (A.4).
-var requestID = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
-
-// requestIDOf is the request id that the task's annotation holds. Anyone who may
-// change the task may have written something else there, which is left out.
-func requestIDOf(task *v1alpha1.CompileTask) string {
-	if id := task.Annotations[v1alpha1.AnnotationRequestID]; requestID.MatchString(id) {
-		return id
-	}
-	return ""
-}
-
 // payloadOf is the request as the executor gets it: canonical URIs, and the
-// arguments byte for byte (B.5).
-func payloadOf(task *v1alpha1.CompileTask, request viking.Canonical) runtimeapi.CompilePayload {
+// arguments in their own text (B.5), sealed ones before the plain.
+func payloadOf(task *v1alpha1.CompileTask, request viking.Canonical, bodies *unsealed) runtimeapi.CompilePayload {
 	payload := runtimeapi.CompilePayload{
 		From: request.From, To: request.To, Skill: request.Skill, Instruction: task.Spec.Instruction,
 	}
-	if args := rawOf(task.Spec.Args); !emptyObject(args) {
+	args := rawOf(task.Spec.Args)
+	if bodies != nil && bodies.args != nil {
+		args = bodies.args
+	}
+	if !emptyObject(args) {
 		payload.Args = args
 	}
 	return payload
@@ -248,13 +235,7 @@ func (r *Reconciler) stopStray(at *attempt, task *v1alpha1.CompileTask) {
 		logger.Error(err, "Can't cancel the session of a task that is gone")
 		return
 	}
-	var identity executor.Identity
-	if trustsOwner(runtime) {
-		identity.Account, identity.User = task.Namespace, viking.UserID(task.Spec.Requester.Username)
-	}
-	if c := at.currentCredential(); c != nil {
-		identity.APIKey = c.apiKey
-	}
+	identity := identityOf(task, runtime, at)
 	r.calls.submit(runtime.Name, func(ctx context.Context) {
 		began := time.Now()
 		_, err := client.Cancel(ctx, executor.CancelRequest{Identity: identity, SessionID: session})
@@ -263,11 +244,4 @@ func (r *Reconciler) stopStray(at *attempt, task *v1alpha1.CompileTask) {
 			logger.Error(err, "Could not cancel the session of a task that is gone; it may still run")
 		}
 	})
-}
-
-// trustsOwner tells that an executor gets the account and user of each task: only
-// one that shows with a gateway token that it is the operator's own. To others
-// they would be names and mail addresses of people.
-func trustsOwner(runtime *v1alpha1.AgentRuntime) bool {
-	return runtime != nil && runtime.Spec.GatewayTokenSecretRef != nil
 }

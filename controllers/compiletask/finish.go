@@ -3,6 +3,7 @@ package compiletask
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -67,7 +68,7 @@ func (r *Reconciler) setEnd(s *scope, status *v1alpha1.CompileTaskStatus, end *e
 	if end.unheard && end.condition == v1alpha1.ConditionFailed && status.SessionID != "" {
 		end.message += "; the work may still run at the executor"
 	}
-	status.CompletionTime = following(status.UpdateTime, s.now)
+	status.CompletionTime = changedAt(s.task, s.now)
 	if end.condition == v1alpha1.ConditionComplete {
 		status.ResultSummary = summarize(end.result)
 	}
@@ -112,16 +113,38 @@ func rawOf(extension *runtime.RawExtension) json.RawMessage {
 	return extension.Raw
 }
 
-// afterEnd frees what an ended task held: its place in the queue, its finalizer,
-// and, when its time has come, the object itself. What this process knows of the
+// afterEnd frees what an ended task held: its place in the queue, its credentials, its
+// finalizer, and, when its time has come, the object itself. What this process knows of the
 // task goes when the cache shows the end (see observe): until then it keeps a pass
 // over an older state from beginning anew.
 func (r *Reconciler) afterEnd(ctx context.Context, task *v1alpha1.CompileTask) (ctrl.Result, error) {
 	r.queue.forget(task.UID)
-	if err := r.removeFinalizer(ctx, task); err != nil {
-		return ordinary(ctrl.Result{}, fmt.Errorf("remove the finalizer: %w", err))
+	// Neither waits for the other: each may be refused for a reason of its own.
+	if err := errors.Join(r.eraseCredentials(ctx, task), r.removeFinalizer(ctx, task)); err != nil {
+		return ordinary(ctrl.Result{}, err)
 	}
 	return r.expire(ctx, task)
+}
+
+// eraseCredentials removes the sealed credentials of an ended task, once, as
+// removeFinalizer does. It does no harm to a task that has none any more, and the uid
+// keeps it from another one of the same name. What the cache shows of them is not
+// looked at: it is a mark that they are there.
+func (r *Reconciler) eraseCredentials(ctx context.Context, task *v1alpha1.CompileTask) error {
+	if task.Spec.SealedCredentials == nil || !task.Terminal() || !r.erased.add(task.UID) {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": task.UID}, "spec": map[string]any{"sealedCredentials": nil},
+	})
+	if err == nil {
+		err = r.patch(ctx, task, patch)
+	}
+	if err != nil {
+		r.erased.drop(task.UID)
+		return fmt.Errorf("erase the sealed credentials: %w", err)
+	}
+	return nil
 }
 
 // removeFinalizer takes the finalizer off, once: the pass that the terminal write
@@ -131,11 +154,11 @@ func (r *Reconciler) removeFinalizer(ctx context.Context, task *v1alpha1.Compile
 		return nil
 	}
 	kept := slices.DeleteFunc(slices.Clone(task.Finalizers), func(f string) bool { return f == v1alpha1.FinalizerCancelOnDelete })
-	err := r.patchFinalizers(ctx, task, kept)
-	if err != nil {
+	if err := r.patchFinalizers(ctx, task, kept); err != nil {
 		r.released.drop(task.UID)
+		return fmt.Errorf("remove the finalizer: %w", err)
 	}
-	return err
+	return nil
 }
 
 // expire deletes the task when its TTL has passed.

@@ -36,7 +36,8 @@ type Reconciler struct {
 	Executors Executors
 	// Authorizer tells whether a requester may still use what a task names.
 	Authorizer access.Authorizer
-	// KeyRing seals large results and fingerprints credentials.
+	// KeyRing opens what the REST API has sealed and checks its marks, seals large
+	// results, and fingerprints credentials.
 	KeyRing  *sealed.KeyRing
 	Recorder events.EventRecorder
 	Metrics  *Metrics
@@ -48,6 +49,7 @@ type Reconciler struct {
 	queue    *queue
 	attempts *attempts
 	released *released
+	erased   *released
 	departed *departed
 	calls    *caller
 	passes   *passes
@@ -110,7 +112,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if s.task.Terminal() {
 		return r.afterEnd(ctx, s.task)
 	}
-	phases := []phase{r.resolveRequest, r.resolveRuntime, r.endUnsubmitted, r.admit, r.authorize, r.converge}
+	phases := []phase{r.resolveRequest, r.checkOrigin, r.resolveRuntime, r.endUnsubmitted, r.admit, r.unseal, r.authorize, r.converge}
 	for _, step := range phases {
 		done, result, err := step(ctx, s)
 		if done || err != nil {

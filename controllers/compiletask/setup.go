@@ -45,7 +45,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // prepare makes the parts that are the reconciler's own.
 func (r *Reconciler) prepare() {
 	r.attempts = newAttempts()
-	r.released = newReleased()
+	r.released, r.erased = newReleased(), newReleased()
 	r.departed = &departed{all: map[types.NamespacedName][]*v1alpha1.CompileTask{}}
 	r.passes = &passes{}
 	r.calls = &caller{lanes: map[string]*lane{}}
@@ -118,12 +118,16 @@ func (r *Reconciler) taskHandler() handler.TypedEventHandler[*v1alpha1.CompileTa
 			if !hasFinalizer(e.ObjectNew) {
 				r.released.drop(e.ObjectNew.UID)
 			}
+			if e.ObjectNew.Spec.SealedCredentials == nil {
+				r.erased.drop(e.ObjectNew.UID)
+			}
 			if r.changedByOthers(e.ObjectOld, e.ObjectNew) {
 				enqueue(q, reconcile.Request{NamespacedName: keyOf(e.ObjectNew)}, priorityBegun)
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.CompileTask], q requestQueue) {
 			r.released.drop(e.Object.UID)
+			r.erased.drop(e.Object.UID)
 			r.drop(e.Object)
 			// A pass over the task may be under way and put back what was just dropped:
 			// the next one, which comes after it, drops it again.
@@ -196,7 +200,7 @@ func (r *Reconciler) ticketOf(task *v1alpha1.CompileTask, target, runtime string
 
 // needsPass leaves ended tasks alone that have nothing left to be done.
 func needsPass(task *v1alpha1.CompileTask) bool {
-	if !task.Terminal() || hasFinalizer(task) {
+	if !task.Terminal() || hasFinalizer(task) || task.Spec.SealedCredentials != nil {
 		return true
 	}
 	_, expires := task.TTLSeconds()
@@ -284,21 +288,23 @@ func CacheOptions() cache.ByObject {
 
 func trim(task *v1alpha1.CompileTask) {
 	task.ManagedFields = nil
-	requestID := task.Annotations[v1alpha1.AnnotationRequestID]
-	task.Annotations = nil
-	if requestID != "" {
-		task.Annotations = map[string]string{v1alpha1.AnnotationRequestID: requestID}
-	}
+	task.Annotations = only(task.Annotations, v1alpha1.AnnotationRequestID, v1alpha1.AnnotationCancelRequestedAt)
 	if task.Status.SessionID != "" {
-		// Submitted: the request itself is not needed any more.
-		task.Spec.Instruction, task.Spec.Args = "", nil
+		// Submitted: the request itself is not needed any more, but for the secrets in it.
+		task.Spec.Instruction, task.Spec.Args, task.Spec.SealedArgs = "", nil, nil
 	}
 	if !task.Terminal() {
 		return
 	}
 	task.Annotations, task.Labels = nil, nil
+	sealedCredentials := task.Spec.SealedCredentials
+	if sealedCredentials != nil {
+		// That there are some is what says that they are still to be erased.
+		sealedCredentials = &v1alpha1.SealedBody{}
+	}
 	task.Spec = v1alpha1.CompileTaskSpec{
-		RuntimeName: task.Spec.RuntimeName, Cancel: task.Spec.Cancel,
+		SealedCredentials: sealedCredentials,
+		RuntimeName:       task.Spec.RuntimeName, Cancel: task.Spec.Cancel,
 		TTLSecondsAfterFinished: task.Spec.TTLSecondsAfterFinished, TTLSecondsAfterFailed: task.Spec.TTLSecondsAfterFailed,
 		Requester: v1alpha1.Requester{Username: task.Spec.Requester.Username},
 	}
@@ -310,4 +316,18 @@ func trim(task *v1alpha1.CompileTask) {
 		Conditions: conditions, Phase: task.Status.Phase, SessionID: task.Status.SessionID,
 		RuntimeName: task.Status.RuntimeName, CompletionTime: task.Status.CompletionTime,
 	}
+}
+
+// only returns the members of those names, nil when there are none.
+func only(all map[string]string, names ...string) map[string]string {
+	var kept map[string]string
+	for _, name := range names {
+		if value := all[name]; value != "" {
+			if kept == nil {
+				kept = make(map[string]string, len(names))
+			}
+			kept[name] = value
+		}
+	}
+	return kept
 }

@@ -30,7 +30,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, change func(*v1a
 	next.Status.TaskID = next.TaskID()
 	next.Status.ObservedGeneration = s.task.Generation
 	next.Status.Phase = next.DerivePhase()
-	next.Status.UpdateTime = following(s.task.Status.UpdateTime, s.now)
+	next.Status.UpdateTime = changedAt(s.task, s.now)
 	write := &v1alpha1.CompileTask{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.task.Namespace, Name: s.task.Name, UID: s.task.UID, ResourceVersion: s.task.ResourceVersion,
@@ -53,6 +53,22 @@ func following(previous *metav1.MicroTime, now time.Time) *metav1.MicroTime {
 		now = previous.Add(time.Microsecond)
 	}
 	return &metav1.MicroTime{Time: now}
+}
+
+// maxAhead is how far ahead of this process's clock a time that the REST API noted is
+// taken for one: its clock may differ a little, and anyone may write the annotation.
+const maxAhead = 10 * time.Second
+
+// changedAt is the time of the next change of a task's status: now, but after the
+// change before it, and after the REST API took a cancel, which its callers see as a
+// change too.
+func changedAt(task *v1alpha1.CompileTask, now time.Time) *metav1.MicroTime {
+	previous := task.Status.UpdateTime
+	asked, err := time.Parse(time.RFC3339Nano, task.Annotations[v1alpha1.AnnotationCancelRequestedAt])
+	if err == nil && asked.Sub(now) <= maxAhead && (previous == nil || asked.After(previous.Time)) {
+		previous = &metav1.MicroTime{Time: asked.Truncate(time.Microsecond)}
+	}
+	return following(previous, now)
 }
 
 // waitFor says in the task's status what it waits for, once for each kind of

@@ -55,7 +55,7 @@ func readAnswer(c call, token string, resp *http.Response) (answer, error) {
 	ans := answer{
 		op:      c.op,
 		status:  resp.StatusCode,
-		secrets: []string{c.identity.APIKey, token},
+		secrets: append([]string{c.identity.APIKey, token}, c.identity.Secrets...),
 		prefers: appliesWait(resp.Header),
 		endLag:  endLag(resp.Header),
 	}

@@ -201,6 +201,7 @@ func (h *HTTP) request(ctx context.Context, c call, token string) (*http.Request
 		{runtimeapi.HeaderGatewayToken, token},
 		{runtimeapi.HeaderIdempotencyKey, c.key},
 		{runtimeapi.HeaderLogID, c.identity.LogID},
+		{runtimeapi.HeaderTraceParent, c.identity.TraceParent},
 		{runtimeapi.HeaderAccount, c.identity.Account},
 		{runtimeapi.HeaderUser, c.identity.User},
 		{"If-None-Match", c.etag},

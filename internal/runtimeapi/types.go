@@ -24,6 +24,8 @@ const (
 	HeaderGatewayChallenge = "X-VikingBot-Gateway"
 	// HeaderLogID carries the request id of the call that created the task.
 	HeaderLogID = "X-Tt-Logid"
+	// HeaderTraceParent carries that call's W3C trace context.
+	HeaderTraceParent = "Traceparent"
 	// HeaderAccount and HeaderUser name whom the task is for. A server trusts
 	// them only from a caller that showed the gateway token.
 	HeaderAccount = "X-OpenViking-Account"

@@ -32,7 +32,7 @@ func validateOrigin(task *v1alpha1.CompileTask, marked bool, spec *field.Path) f
 	case request == nil && named:
 		faults = append(faults, field.Invalid(field.NewPath("metadata", "name"), task.Name,
 			"names of the form cmp-<32 hex digits> are kept for tasks made through the REST API; choose another"))
-	case request != nil && !(named && marked):
+	case request != nil && (!named || !marked):
 		faults = append(faults, field.Forbidden(spec.Child("restRequest"),
 			"only the operator's REST API can make this, for one task of one user; leave it out"))
 	}

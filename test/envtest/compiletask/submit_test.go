@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -115,8 +116,8 @@ var _ = Describe("Submitting", Ordered, func() {
 	})
 
 	It("takes the id from the name that the REST API gives", func() {
-		task := given(fakeruntime.Behaviour{}, func(t *v1alpha1.CompileTask) { t.Name = "cmp-0123456789abcdef0123456789abcdef" })
-		Expect(end(task).Status.TaskID).To(Equal("cmp_0123456789abcdef0123456789abcdef"))
+		task := given(fakeruntime.Behaviour{}, fromREST)
+		Expect(end(task).Status.TaskID).To(Equal("cmp_" + strings.TrimPrefix(task.Name, "cmp-")))
 		requireOneExecution(fake, task)
 	})
 

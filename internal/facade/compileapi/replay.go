@@ -124,7 +124,7 @@ func (a *API) ring(ctx context.Context) (*sealed.KeyRing, error) {
 	if err != nil {
 		return nil, keyRingError(err)
 	}
-	if resttask.Mark(ring, "", "", "") == "" {
+	if !ring.HasNames() {
 		return nil, keyRingError(errors.New("it has no name key"))
 	}
 	return ring, nil

@@ -26,7 +26,7 @@ func full(conditions ...metav1.Condition) *v1alpha1.CompileTask {
 			Namespace: "ns", Name: "t", UID: "uid", ResourceVersion: "7", Generation: 2,
 			Finalizers:    []string{v1alpha1.FinalizerCancelOnDelete, "other"},
 			Labels:        map[string]string{"a": "b"},
-			Annotations:   map[string]string{v1alpha1.AnnotationRequestID: "req", "c": strings.Repeat("x", 1000)},
+			Annotations:   map[string]string{v1alpha1.AnnotationRequestID: "req", v1alpha1.AnnotationCancelRequestedAt: "then", "c": strings.Repeat("x", 1000)},
 			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
 		},
 		Spec: v1alpha1.CompileTaskSpec{
@@ -83,7 +83,7 @@ func TestTrimKeepsTheRequestUntilItIsSubmitted(t *testing.T) {
 	if got.Spec.Instruction != "do" || got.Spec.Args == nil || got.Status.Conditions[0].Message != "m" {
 		t.Error("the request of a task that waits is lost")
 	}
-	if diff := cmp.Diff(map[string]string{v1alpha1.AnnotationRequestID: "req"}, got.Annotations); diff != "" {
+	if diff := cmp.Diff(map[string]string{v1alpha1.AnnotationRequestID: "req", v1alpha1.AnnotationCancelRequestedAt: "then"}, got.Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 	running := full(metav1.Condition{Type: v1alpha1.ConditionSubmitted, Status: metav1.ConditionTrue})
@@ -91,6 +91,46 @@ func TestTrimKeepsTheRequestUntilItIsSubmitted(t *testing.T) {
 	got = trimmed(running)
 	if got.Spec.Args != nil || got.Spec.To == "" || got.Status.Stage != "s" {
 		t.Error("a running task keeps its arguments, or lost what its passes need")
+	}
+}
+
+func TestTrimKeepsSealedBodiesAsLongAsTheyAreNeeded(t *testing.T) {
+	submitted := func(status metav1.ConditionStatus) metav1.Condition {
+		return metav1.Condition{Type: v1alpha1.ConditionSubmitted, Status: status}
+	}
+	ended := metav1.Condition{Type: v1alpha1.ConditionFailed, Status: metav1.ConditionTrue}
+	body := &v1alpha1.SealedBody{Data: []byte("x"), Size: 1, Keys: []string{"k"}}
+	request := &v1alpha1.RESTRequest{Mark: "m", TraceParent: "t"}
+	cases := map[string]struct {
+		conditions            []metav1.Condition
+		session               string
+		wantArgs, credentials *v1alpha1.SealedBody
+		wantRequest           *v1alpha1.RESTRequest
+	}{
+		"waiting":          {conditions: []metav1.Condition{submitted(metav1.ConditionFalse)}, wantArgs: body, credentials: body, wantRequest: request},
+		"being submitted":  {conditions: []metav1.Condition{submitted(metav1.ConditionUnknown)}, wantArgs: body, credentials: body, wantRequest: request},
+		"running":          {conditions: []metav1.Condition{submitted(metav1.ConditionTrue)}, session: "s", credentials: body, wantRequest: request},
+		"ended":            {conditions: []metav1.Condition{ended}, session: "s", credentials: &v1alpha1.SealedBody{}},
+		"never even begun": {conditions: []metav1.Condition{ended}, credentials: &v1alpha1.SealedBody{}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			task := full(tc.conditions...)
+			task.Finalizers, task.Spec.TTLSecondsAfterFinished, task.Spec.TTLSecondsAfterFailed = nil, nil, nil
+			task.Status.SessionID = tc.session
+			task.Spec.SealedArgs, task.Spec.SealedCredentials, task.Spec.RESTRequest = body, body, request
+			got := trimmed(task)
+			if diff := cmp.Diff([]any{tc.wantArgs, tc.credentials, tc.wantRequest}, []any{got.Spec.SealedArgs, got.Spec.SealedCredentials, got.Spec.RESTRequest}); diff != "" {
+				t.Errorf("kept (-want +got):\n%s", diff)
+			}
+			if !needsPass(got) {
+				t.Error("what is left to be erased is lost")
+			}
+			task.Spec.SealedCredentials = nil
+			if got := trimmed(task); got.Spec.SealedCredentials != nil || needsPass(got) != !got.Terminal() {
+				t.Error("a task without credentials seems to have some")
+			}
+		})
 	}
 }
 

@@ -30,7 +30,14 @@ const (
 	testGateway = "gateway-credential-1"
 )
 
-var testIdentity = Identity{APIKey: testAPIKey, LogID: "req-1", Account: "team-a", User: "ada"}
+const (
+	testTrace  = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	testSecret = "hush-secret-of-args"
+)
+
+var testIdentity = Identity{
+	APIKey: testAPIKey, LogID: "req-1", TraceParent: testTrace, Account: "team-a", User: "ada", Secrets: []string{testSecret},
+}
 
 func newClient(t *testing.T, url string, change ...func(*HTTPConfig)) *HTTP {
 	t.Helper()
@@ -100,7 +107,7 @@ func TestCallsSendTheHeadersOfTheProtocol(t *testing.T) {
 	common := func(extra ...string) map[string]string {
 		h := map[string]string{
 			"Content-Type": "application/json", "User-Agent": userAgent, "X-Api-Key": testAPIKey,
-			"X-Gateway-Token": testGateway, "X-Tt-Logid": "req-1",
+			"X-Gateway-Token": testGateway, "X-Tt-Logid": "req-1", "Traceparent": testTrace,
 			"X-Openviking-Account": "team-a", "X-Openviking-User": "ada",
 		}
 		for i := 0; i+1 < len(extra); i += 2 {
@@ -910,12 +917,42 @@ func TestIdentityNeverShowsItsKey(t *testing.T) {
 		"s": testIdentity.String(), "JSON": string(encoded), "log": logged.String(),
 	}
 	for form, text := range shown {
-		if strings.Contains(text, testAPIKey) || !strings.Contains(text, redacted) {
+		if strings.Contains(text, testAPIKey) || strings.Contains(text, testSecret) || !strings.Contains(text, redacted) {
 			t.Errorf("%s shows %s", form, text)
 		}
 	}
 	if text := (Identity{}).String(); strings.Contains(text, redacted) {
 		t.Errorf("an identity without a key shows %s", text)
+	}
+}
+
+// A secret that is only cut off by the bound of a text must not show in part.
+func TestFurtherSecretsShowInNothingThatIsSaid(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 490) + testSecret
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/status") {
+			fmt.Fprintf(w, `{"status":"failed","stage":%q,"error":{"code":"X","message":%q}}`, "at "+testSecret, long)
+			return
+		}
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprintf(w, `{"detail":{"code":"X","message":%q}}`, long)
+	}))
+	t.Cleanup(server.Close)
+	client, err := NewHTTP(HTTPConfig{BaseURL: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	observed, err := client.Poll(t.Context(), PollRequest{Identity: testIdentity, SessionID: "s-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.Cancel(t.Context(), CancelRequest{Identity: testIdentity, SessionID: "s-1"})
+	for what, text := range map[string]string{"stage": observed.Stage, "message": observed.Error.Message, "error": fmt.Sprint(err)} {
+		if strings.Contains(text, testSecret[:5]) || !strings.Contains(text, redacted[:5]) {
+			t.Errorf("the %s is %s", what, text)
+		}
 	}
 }
 

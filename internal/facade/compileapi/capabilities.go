@@ -35,7 +35,7 @@ func (a *API) capabilities(w http.ResponseWriter, r *http.Request) error {
 	if _, err := credentialsFor(runtime, info); err != nil {
 		return wire.OK(w, http.StatusOK, report(true, reasonAPIKeyRequired))
 	}
-	allowed, err := a.may(r.Context(), info, "create", "")
+	allowed, err := a.mayCreate(r.Context(), info)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package compileapi
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -9,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/agentruntime/operator/api/v1alpha1"
+	"github.com/agentruntime/operator/internal/access"
 	"github.com/agentruntime/operator/internal/facade/httpapi"
 	"github.com/agentruntime/operator/internal/facade/wire"
 )
@@ -88,18 +90,16 @@ func (a *API) list(w http.ResponseWriter, r *http.Request) error {
 // queryFor turns a request into what the store is asked, once the caller may ask it.
 func (a *API) queryFor(r *http.Request, info *httpapi.Info, request listRequest) (Query, error) {
 	query := Query{Namespace: info.Namespace, Match: request.matches, Limit: request.limit}
-	subresource := "own"
-	if request.namespace {
-		subresource = "any"
-	} else {
-		query.Requester = info.Caller.User.Username
+	may := access.CanListAny
+	if !request.namespace {
+		may, query.Requester = access.CanReadOwn, info.Caller.User.Username
 	}
-	allowed, err := a.may(r.Context(), info, "get", subresource)
-	if err != nil {
+	if err := a.require(r.Context(), info, may); err != nil {
 		return Query{}, err
 	}
-	if !allowed || !request.namespace && query.Requester == "" {
-		return Query{}, mayNotRead(info, subresource)
+	if !request.namespace && query.Requester == "" {
+		// It would mean everybody's. Authorizers allow nobody without a name.
+		return Query{}, errors.New("list tasks: the caller has no name")
 	}
 	if request.cursor != "" {
 		after, err := a.openCursor(r.Context(), info, request)

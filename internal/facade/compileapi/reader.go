@@ -6,6 +6,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/agentruntime/operator/api/v1alpha1"
+	"github.com/agentruntime/operator/internal/access"
 	"github.com/agentruntime/operator/internal/facade/httpapi"
 	"github.com/agentruntime/operator/internal/facade/wire"
 )
@@ -16,18 +17,21 @@ type reader struct {
 	own, any bool
 }
 
+// question is one of access's about a user in a namespace.
+type question func(context.Context, access.Authorizer, v1alpha1.Requester, string) (access.Decision, error)
+
 // reader asks both questions whatever task is meant, so that neither the answer nor
 // the time it takes tells whether there is one.
 func (a *API) reader(ctx context.Context, info *httpapi.Info) (reader, error) {
-	own, err := a.may(ctx, info, "get", "own")
+	own, err := a.ask(ctx, info, access.CanReadOwn)
 	if err != nil {
 		return reader{}, err
 	}
-	anyone, err := a.may(ctx, info, "get", "any")
+	everybodys, err := a.ask(ctx, info, access.CanReadAny)
 	if err != nil {
 		return reader{}, err
 	}
-	return reader{username: info.Caller.User.Username, own: own, any: anyone}, nil
+	return reader{username: info.Caller.User.Username, own: own.Allowed, any: everybodys.Allowed}, nil
 }
 
 // sees reports whether the task exists for the reader.
@@ -35,19 +39,44 @@ func (r reader) sees(task *v1alpha1.CompileTask) bool {
 	return r.any || r.own && r.username != "" && task.Spec.Requester.Username == r.username
 }
 
-// may asks RBAC about compiletasks, or a virtual subresource of theirs, in the
-// request's namespace.
-func (a *API) may(ctx context.Context, info *httpapi.Info, verb, subresource string) (bool, error) {
+// ask asks about the caller in the request's namespace.
+func (a *API) ask(ctx context.Context, info *httpapi.Info, may question) (access.Decision, error) {
+	decision, err := may(ctx, a.access, info.Caller.User, info.Namespace)
+	if err != nil {
+		return access.Decision{}, accessError(err)
+	}
+	return decision, nil
+}
+
+// require is ask with a refusal as its error.
+func (a *API) require(ctx context.Context, info *httpapi.Info, may question) error {
+	decision, err := a.ask(ctx, info, may)
+	if err != nil {
+		return err
+	}
+	if !decision.Allowed {
+		return wire.Errorf(wire.CodePermissionDenied, "%s", decision.Message)
+	}
+	return nil
+}
+
+// mayCreate asks RBAC whether the caller may create tasks. Creating itself does not
+// ask: the API server decides that.
+func (a *API) mayCreate(ctx context.Context, info *httpapi.Info) (bool, error) {
 	allowed, _, err := a.access.Allowed(ctx, info.Caller.User, authorizationv1.ResourceAttributes{
-		Namespace: info.Namespace, Verb: verb, Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version,
-		Resource: resourceTasks, Subresource: subresource,
+		Namespace: info.Namespace, Verb: "create", Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version,
+		Resource: resourceTasks,
 	})
 	if err != nil {
-		unavailable := wire.Unavailable("access can't be checked now; try again later", serviceAccess, "unavailable")
-		unavailable.RetryAfter = retryDefault
-		return false, told(unavailable, "review access", err)
+		return false, accessError(err)
 	}
 	return allowed, nil
+}
+
+func accessError(err error) error {
+	unavailable := wire.Unavailable("access can't be checked now; try again later", serviceAccess, "unavailable")
+	unavailable.RetryAfter = retryDefault
+	return told(unavailable, "review access", err)
 }
 
 // find returns the request's task, or the one answer for all that is not to be seen.

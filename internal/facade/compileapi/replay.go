@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/agentruntime/operator/api/v1alpha1"
+	"github.com/agentruntime/operator/internal/access"
 	"github.com/agentruntime/operator/internal/facade/httpapi"
 	"github.com/agentruntime/operator/internal/facade/wire"
 	"github.com/agentruntime/operator/internal/resttask"
@@ -55,12 +56,8 @@ func (a *API) replay(w http.ResponseWriter, r *http.Request, ring *sealed.KeyRin
 		return true, errReused()
 	}
 	// What is shown needs the same right as reading it any other way.
-	own, err := a.may(ctx, info, "get", "own")
-	if err != nil {
+	if err := a.require(ctx, info, access.CanReadOwn); err != nil {
 		return true, err
-	}
-	if !own {
-		return true, mayNotRead(info, "own")
 	}
 	return true, a.answer(ctx, w, http.StatusAccepted, task)
 }
@@ -96,11 +93,11 @@ func sameRequest(ring *sealed.KeyRing, task *v1alpha1.CompileTask, request creat
 // caller has created under the key, if there is one (B.7).
 func (a *API) submission(w http.ResponseWriter, r *http.Request) error {
 	ctx, info, key := r.Context(), httpapi.InfoOf(r.Context()), r.PathValue("key")
-	own, err := a.may(ctx, info, "get", "own")
+	own, err := a.ask(ctx, info, access.CanReadOwn)
 	if err != nil {
 		return err
 	}
-	if !own || !keyPattern.MatchString(key) {
+	if !own.Allowed || !keyPattern.MatchString(key) {
 		return taskNotFound(key)
 	}
 	ring, err := a.ring(ctx)
@@ -134,10 +131,4 @@ func keyRingError(err error) error {
 	unavailable := wire.Unavailable("the service is not ready; try again later", serviceTasks, "the key ring can't be read")
 	unavailable.RetryAfter = retryDefault
 	return told(unavailable, "read the key ring", err)
-}
-
-func mayNotRead(info *httpapi.Info, subresource string) *wire.Error {
-	return wire.Errorf(wire.CodePermissionDenied,
-		"user %q may not read tasks in namespace %q: grant the verb \"get\" on compiletasks.agentruntime.dev/%s there",
-		info.Caller.User.Username, info.Namespace, subresource)
 }

@@ -2,6 +2,7 @@ package compileapi
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -60,9 +61,10 @@ func TestCancel(t *testing.T) {
 func TestAnAcceptedCancelMovesTheRecordsTime(t *testing.T) {
 	r := newRig(t)
 	task := r.seed("one", nil)
-	before := r.shown(task)["updated_at_iso"].(string)
-	if after := r.cancelled(task, "").result(t, 200)["updated_at_iso"].(string); after <= before {
-		t.Errorf("updated at %s, before %s", after, before)
+	before := r.shown(task)["updated_at_iso"]
+	after := r.cancelled(task, "").result(t, http.StatusOK)["updated_at_iso"]
+	if fmt.Sprint(after) <= fmt.Sprint(before) {
+		t.Errorf("updated at %v, before %v", after, before)
 	}
 }
 

@@ -31,7 +31,6 @@ func (a *API) get(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if wait > 0 && !current.terminal && (len(r.Header.Values("If-None-Match")) == 0 || current.known(r.Header)) {
-		extendWrite(w, wait)
 		if current, err = a.await(ctx, info, id, task, current, wait); err != nil {
 			return err
 		}
@@ -66,13 +65,6 @@ func (a *API) waitOf(r *http.Request, info *httpapi.Info) (time.Duration, error)
 		return min(wait, a.limits.MaxAggregatedWait), nil
 	}
 	return min(wait, a.limits.MaxWait), nil
-}
-
-// extendWrite gives the answer of a wait the time that the wait takes.
-func extendWrite(w http.ResponseWriter, wait time.Duration) {
-	const margin = 10 * time.Second
-	// A writer without deadlines needs none.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + margin))
 }
 
 // await returns the first representation that is not seen, or the newest one when

@@ -178,15 +178,15 @@ func (r *rig) seed(name string, change func(*v1alpha1.CompileTask)) *v1alpha1.Co
 	return r.tasks.put(task)
 }
 
-func condition(kind string, status metav1.ConditionStatus, reason string) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: status, Reason: reason}
+func isTrue(kind, reason string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason}
 }
 
 // becomes gives a task the conditions of a phase.
 func becomes(phase v1alpha1.CompileTaskPhase, stage string) func(*v1alpha1.CompileTask) {
 	return func(t *v1alpha1.CompileTask) {
 		t.Status.Stage = stage
-		submitted := condition(v1alpha1.ConditionSubmitted, metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+		submitted := isTrue(v1alpha1.ConditionSubmitted, v1alpha1.ReasonAccepted)
 		start, end := metav1.NewMicroTime(noon), metav1.NewMicroTime(noon.Add(1500*time.Millisecond))
 		switch phase {
 		case v1alpha1.CompileTaskRunning:
@@ -195,13 +195,13 @@ func becomes(phase v1alpha1.CompileTaskPhase, stage string) func(*v1alpha1.Compi
 		case v1alpha1.CompileTaskCancelling:
 			t.Status.Conditions, t.Spec.Cancel = []metav1.Condition{submitted}, true
 		case v1alpha1.CompileTaskCompleted:
-			t.Status.Conditions = []metav1.Condition{submitted, condition(v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonCompleted)}
+			t.Status.Conditions = []metav1.Condition{submitted, isTrue(v1alpha1.ConditionComplete, v1alpha1.ReasonCompleted)}
 			t.Status.StartTime, t.Status.CompletionTime = &start, &end
 		case v1alpha1.CompileTaskFailed:
-			t.Status.Conditions = []metav1.Condition{submitted, condition(v1alpha1.ConditionFailed, metav1.ConditionTrue, v1alpha1.ReasonExecutorFailed)}
+			t.Status.Conditions = []metav1.Condition{submitted, isTrue(v1alpha1.ConditionFailed, v1alpha1.ReasonExecutorFailed)}
 			t.Status.StartTime, t.Status.CompletionTime = &start, &end
 		case v1alpha1.CompileTaskCancelled:
-			t.Status.Conditions = []metav1.Condition{condition(v1alpha1.ConditionCancelled, metav1.ConditionTrue, v1alpha1.ReasonCancelledByUser)}
+			t.Status.Conditions = []metav1.Condition{isTrue(v1alpha1.ConditionCancelled, v1alpha1.ReasonCancelledByUser)}
 			t.Spec.Cancel, t.Status.CompletionTime = true, &end
 		}
 	}

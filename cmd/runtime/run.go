@@ -116,6 +116,7 @@ func (r *parts) newServer(address net.Addr) (*server.Server, error) {
 	cfg := server.Config{
 		Engine:                compile.NewEngine(r.content, extractive.New()),
 		Store:                 r.sessions,
+		Content:               r.content,
 		Limits:                r.opts.Limits,
 		Log:                   r.log,
 		Metrics:               server.NewMetrics(r.registry),

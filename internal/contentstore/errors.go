@@ -23,8 +23,14 @@ const (
 	// KindConflict is a busy target, or a path that something else stands in the
 	// way of: a directory, or a name that differs only by case.
 	KindConflict Kind = "CONFLICT"
-	// KindExhausted is a limit of section F.1, or a full disk.
+	// KindExhausted is a limit of section F.1, a full disk, or a store that takes no
+	// more requests.
 	KindExhausted Kind = "RESOURCE_EXHAUSTED"
+	// KindUnauthenticated is a credential that the store does not know, or none.
+	KindUnauthenticated Kind = "UNAUTHENTICATED"
+	// KindUnavailable is a store that can't be asked now: it is not reached, does
+	// not answer as it should, or refuses the operator itself.
+	KindUnavailable Kind = "UNAVAILABLE"
 	// KindInternal is everything else, such as a failing disk.
 	KindInternal Kind = "INTERNAL"
 )
@@ -79,6 +85,13 @@ func IsConflict(err error) bool { return isKind(err, KindConflict) }
 // full.
 func IsExhausted(err error) bool { return isKind(err, KindExhausted) }
 
+// IsUnauthenticated reports whether err says that the caller has no credential that
+// the store knows.
+func IsUnauthenticated(err error) bool { return isKind(err, KindUnauthenticated) }
+
+// IsUnavailable reports whether err says that the store can't be asked now.
+func IsUnavailable(err error) bool { return isKind(err, KindUnavailable) }
+
 func isKind(err error, kind Kind) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Kind == kind
@@ -89,7 +102,8 @@ func refuse(kind Kind, path, format string, args ...any) *Error {
 }
 
 // diskError turns what the operating system said into an Error. The local path
-// inside a *fs.PathError is dropped: users know URIs, not our disk.
+// inside a *fs.PathError is dropped: users know URIs, not our disk. What is missing
+// is said as of any store, since a missing source is what users get to see.
 func diskError(action, path string, err error) error {
 	if err == nil {
 		return nil
@@ -100,13 +114,14 @@ func diskError(action, path string, err error) error {
 		}
 		return e
 	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return refuse(KindNotFound, path, "does not exist")
+	}
 	return &Error{Kind: kindOfDisk(err), Path: path, Reason: action, Err: bareCause(err)}
 }
 
 func kindOfDisk(err error) Kind {
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return KindNotFound
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return KindExhausted
 	case errors.Is(err, syscall.ENAMETOOLONG):

@@ -18,28 +18,44 @@ const readChunk = 1024
 // List implements [Store]. Hidden names are left out silently; symbolic links,
 // special files and names that no URI has are left out and counted.
 func (l *Local) List(ctx context.Context, who Principal, uri viking.URI, limit int) (Listing, error) {
+	return l.list(ctx, who, uri, walk{limit: limit})
+}
+
+// Children is List without what lies deeper than the directory itself.
+func (l *Local) Children(ctx context.Context, who Principal, uri viking.URI, limit int) (Listing, error) {
+	return l.list(ctx, who, uri, walk{limit: limit, flat: true})
+}
+
+func (l *Local) list(ctx context.Context, who Principal, uri viking.URI, w walk) (Listing, error) {
 	at, err := readLocation(ctx, who, uri)
 	if err != nil {
 		return Listing{}, err
 	}
-	if limit <= 0 || limit > MaxListEntries {
-		limit = MaxListEntries
-	}
+	w.uri, w.limit = at.uri, listLimit(w.limit)
 	dir, err := l.openDir(at.segments)
 	if err != nil {
 		return Listing{}, diskError("list", at.uri.String(), err)
 	}
 	defer closeQuietly(dir)
-	w := walk{uri: at.uri, limit: limit}
 	if err := w.dir(ctx, dir, ""); err != nil {
 		return Listing{}, diskError("list", at.uri.String(), err)
 	}
 	return w.listing, nil
 }
 
+// listLimit bounds what a caller asks for.
+func listLimit(limit int) int {
+	if limit <= 0 || limit > MaxListEntries {
+		return MaxListEntries
+	}
+	return limit
+}
+
 type walk struct {
-	uri     viking.URI
-	limit   int
+	uri   viking.URI
+	limit int
+	// flat keeps to the directory at uri.
+	flat    bool
 	listing Listing
 }
 
@@ -87,7 +103,7 @@ func (w *walk) entry(ctx context.Context, dir *os.Root, path, name string) error
 		return nil
 	}
 	w.listing.Entries = append(w.listing.Entries, info)
-	if !info.Dir {
+	if !info.Dir || w.flat {
 		return nil
 	}
 	next, err := enter(dir, name)

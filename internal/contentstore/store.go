@@ -73,20 +73,26 @@ type BatchResult struct {
 	Unchanged []string
 }
 
-// Store is the content behind viking:// URIs. Implementations are safe for
-// concurrent use. Names that begin with a dot and OpenViking's derived files do
-// not exist for a reader and are refused to a writer (F.10).
-type Store interface {
+// Reader looks at the content behind viking:// URIs. Implementations are safe for
+// concurrent use. Names that begin with a dot and OpenViking's derived files do not
+// exist for it (F.10).
+type Reader interface {
 	// Stat describes what stands at uri.
 	Stat(ctx context.Context, who Principal, uri viking.URI) (Info, error)
 	// List walks the directory at uri. At most limit entries are returned, and
 	// never more than MaxListEntries; limit 0 means MaxListEntries.
 	List(ctx context.Context, who Principal, uri viking.URI, limit int) (Listing, error)
-	// Open opens the file at uri for reading. The caller closes it.
-	Open(ctx context.Context, who Principal, uri viking.URI) (io.ReadCloser, error)
 	// Read returns the file at uri whole; a file of more than limit bytes is
 	// KindExhausted.
 	Read(ctx context.Context, who Principal, uri viking.URI, limit int64) ([]byte, error)
+}
+
+// Store is a Reader that can be written to. The names that do not exist for a
+// reader are refused to a writer.
+type Store interface {
+	Reader
+	// Open opens the file at uri for reading. The caller closes it.
+	Open(ctx context.Context, who Principal, uri viking.URI) (io.ReadCloser, error)
 	// MakeDir creates the directory at uri, and those above it, when missing.
 	MakeDir(ctx context.Context, who Principal, uri viking.URI) error
 	// BatchWrite writes files. Every operation is checked before the first is

@@ -90,6 +90,8 @@ type Config struct {
 	Engine runtime.Engine
 	Store  Store
 	Limits Limits
+	// Content, when set, is shown by the file routes (package fileapi).
+	Content Content
 	// Log never sees a credential; nil discards.
 	Log *slog.Logger
 	// Metrics may be nil.

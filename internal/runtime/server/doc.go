@@ -1,6 +1,7 @@
 // Package server is the Runtime execution protocol's server side (compile-api.md,
 // section E.1): it admits tasks, runs them through a runtime.Engine, and answers
-// status and cancel.
+// status and cancel. Beside it stands the part of OpenViking's file API that reads
+// (package fileapi), under the same rules.
 //
 // Who is calling is settled in two steps. The gateway rule (A.7) says whether the
 // caller may talk to this server at all: with the gateway token, or, when both

@@ -102,6 +102,14 @@ func asHTTPError(err error) *httpError {
 // writeError answers with both shapes of an error (E.1.3).
 func writeError(w http.ResponseWriter, err error) {
 	e := asHTTPError(err)
+	// An ErrorResponse always encodes.
+	body, _ := json.Marshal(runtimeapi.ErrorResponse{Detail: e.body, Err: e.body})
+	writeErrorBody(w, e, body)
+}
+
+// writeErrorBody sends an error in the shape that its route has, with the status and
+// headers that belong to it.
+func writeErrorBody(w http.ResponseWriter, e *httpError, body []byte) {
 	status := e.status
 	if status == 0 {
 		status = httpStatus(e.body.Code)
@@ -112,8 +120,6 @@ func writeError(w http.ResponseWriter, err error) {
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", strconv.Itoa(retryAfterSeconds))
 	}
-	// An ErrorResponse always encodes.
-	body, _ := json.Marshal(runtimeapi.ErrorResponse{Detail: e.body, Err: e.body})
 	writeBody(w, status, body)
 }
 

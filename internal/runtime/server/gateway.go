@@ -80,7 +80,7 @@ func (g *gateway) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		trusted, err := g.pass(r)
 		if err != nil {
-			writeError(w, err)
+			writeErrorFor(w, r, err)
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), trustKey{}, trusted)))

@@ -8,7 +8,7 @@ import (
 	"github.com/agentruntime/operator/internal/runtimeapi"
 )
 
-// Outcomes of a create, the label values of the creates counter.
+// Outcomes, the label values of the counters.
 const (
 	outcomeCreated         = "created"
 	outcomeReplayed        = "replayed"
@@ -18,6 +18,9 @@ const (
 	outcomeExhausted       = "exhausted"
 	outcomeUnavailable     = "unavailable"
 	outcomeError           = "error"
+	// These are of file requests alone.
+	outcomeOK       = "ok"
+	outcomeNotFound = "not_found"
 )
 
 // Metrics are the server's own numbers. Label values come from closed sets:
@@ -29,6 +32,7 @@ type Metrics struct {
 	queueWait  prometheus.Histogram
 	runSeconds *prometheus.HistogramVec
 	stuck      prometheus.Counter
+	files      *prometheus.CounterVec
 }
 
 var secondsBuckets = []float64{0.01, 0.05, 0.25, 1, 5, 15, 60, 300, 900, 3600}
@@ -63,8 +67,12 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "agentruntime_runtime_stuck_runs_total",
 			Help: "Runs that did not stop within the cleanup grace after their time was up.",
 		}),
+		files: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "agentruntime_runtime_file_requests_total",
+			Help: "Requests of the file API by operation (stat, ls, read) and outcome.",
+		}, []string{"operation", "outcome"}),
 	}
-	registry.MustRegister(m.creates, m.finished, m.queueWait, m.runSeconds, m.stuck)
+	registry.MustRegister(m.creates, m.finished, m.queueWait, m.runSeconds, m.stuck, m.files)
 	return m
 }
 
@@ -95,6 +103,19 @@ func (m *Metrics) countCreate(replayed bool, err error) {
 		outcome = outcomeReplayed
 	}
 	m.creates.WithLabelValues(outcome).Inc()
+}
+
+// countFile counts a request of the file API by what came of it.
+func (m *Metrics) countFile(operation string, err error) {
+	outcome := outcomeOK
+	if err != nil {
+		told := fileError(err)
+		outcome = outcomeOf(told)
+		if told.body.Code == runtimeapi.CodeNotFound {
+			outcome = outcomeNotFound
+		}
+	}
+	m.files.WithLabelValues(operation, outcome).Inc()
 }
 
 func outcomeOf(e *httpError) string {

@@ -28,8 +28,9 @@ func (s *Server) routes() http.Handler {
 	protocol.HandleFunc("POST "+runtimeapi.PathStatus, s.handleStatus)
 	protocol.HandleFunc("POST "+runtimeapi.PathCancel, s.handleCancel)
 	for _, path := range []string{runtimeapi.PathTasks, runtimeapi.PathStatus, runtimeapi.PathCancel} {
-		protocol.HandleFunc(path, handleMethod)
+		protocol.HandleFunc(path, methodNotAllowed(http.MethodPost))
 	}
+	s.fileRoutes(protocol)
 	protocol.HandleFunc("/", handleUnknown)
 
 	root := http.NewServeMux()
@@ -63,17 +64,22 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 			}
 			// What was thrown may quote the request; the stack does not.
 			s.manager.log.Error("Request panicked", "stack", string(debug.Stack()))
-			writeError(w, errInternal)
+			writeErrorFor(w, r, errInternal)
 		}()
 		next.ServeHTTP(w, r)
 	})
 }
 
-func handleMethod(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Allow", http.MethodPost)
-	writeError(w, refuseWith(http.StatusMethodNotAllowed, "Only POST is allowed here."))
+// methodNotAllowed answers every method but the one that a route has.
+func methodNotAllowed(allowed string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", allowed)
+		writeErrorFor(w, r, refuseWith(http.StatusMethodNotAllowed, "Only "+allowed+" is allowed here."))
+	}
 }
 
+// handleUnknown answers in the protocol's shape everywhere: in the file API's, a
+// missing route would read as a missing file.
 func handleUnknown(w http.ResponseWriter, _ *http.Request) {
 	writeError(w, refuse(runtimeapi.CodeNotFound, "No such route."))
 }

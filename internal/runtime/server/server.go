@@ -10,6 +10,7 @@ type Server struct {
 	manager  *manager
 	gateway  gateway
 	identity identifier
+	content  Content
 	handler  http.Handler
 }
 
@@ -31,6 +32,7 @@ func New(cfg Config) (*Server, error) {
 			tokens:           cfg.GatewayTokens,
 		},
 		identity: identifier{tokens: cfg.Tokens, defaultAccount: cfg.DefaultAccount, log: cfg.Log},
+		content:  cfg.Content,
 	}
 	s.handler = s.routes()
 	return s, nil

@@ -61,7 +61,7 @@ type app struct {
 // is one, on one line.
 func run(ctx context.Context, p program, arguments []string) int {
 	a := &app{program: p}
-	root := a.root()
+	root := a.root() //nolint:contextcheck // the commands get ctx from ExecuteContext
 	root.SetArgs(arguments)
 	root.SetIn(p.in)
 	root.SetOut(p.out)

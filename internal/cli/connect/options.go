@@ -51,6 +51,17 @@ func (o *Options) Complete(env Environment) error {
 	if o.Server == "" && o.Kubeconfig == "" && o.Context == "" {
 		o.Server = env.Server
 	}
+	if err := o.conflict(); err != nil {
+		return err
+	}
+	if o.Server != "" && o.APIKey == "" && o.APIKeyFile == "" {
+		o.APIKey = env.APIKey
+	}
+	return nil
+}
+
+// conflict refuses flags that do not go together.
+func (o *Options) conflict() error {
 	if o.Server == "" && (o.APIKey != "" || o.APIKeyFile != "" || o.CertificateAuthority != "") {
 		return exit.Usagef("--api-key, --api-key-file and --certificate-authority are for --server: name the facade's URL with it")
 	}
@@ -59,9 +70,6 @@ func (o *Options) Complete(env Environment) error {
 	}
 	if o.APIKey != "" && o.APIKeyFile != "" {
 		return exit.Usagef("use either --api-key or --api-key-file, not both")
-	}
-	if o.Server != "" && o.APIKey == "" && o.APIKeyFile == "" {
-		o.APIKey = env.APIKey
 	}
 	if o.RequestTimeout <= 0 {
 		return exit.Usagef("--request-timeout must be positive")

@@ -63,7 +63,12 @@ func Print(w io.Writer, format output.Format, keys []Key, now time.Time) error {
 			}
 		}
 		return nil
+	default:
+		return table(w, format, keys, now)
 	}
+}
+
+func table(w io.Writer, format output.Format, keys []Key, now time.Time) error {
 	header := []string{"NAME", "USER", "NAMESPACE", "EXPIRES", "FORWARDS", "AGE"}
 	if format == output.Wide {
 		header = append(header, "GROUPS", "DESCRIPTION", "PROBLEM")

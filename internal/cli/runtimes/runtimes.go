@@ -79,7 +79,12 @@ func Print(w io.Writer, format output.Format, list *v1alpha1.AgentRuntimeList, n
 			}
 		}
 		return nil
+	default:
+		return table(w, format, list, now)
 	}
+}
+
+func table(w io.Writer, format output.Format, list *v1alpha1.AgentRuntimeList, now time.Time) error {
 	header := []string{"NAME", "READY", "REASON", "DEFAULT", "RUNNING", "AGE"}
 	if format == output.Wide {
 		header = append(header, "WAITING", "HELD POLLS", "URL")

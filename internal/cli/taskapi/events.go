@@ -45,7 +45,7 @@ func (c *Client) Events(ctx context.Context, id, lastID string) (*Stream, error)
 	ctx, cancel := context.WithCancelCause(ctx)
 	// Until the stream has begun, the bound is a request's.
 	silent := time.AfterFunc(c.options.RequestTimeout, func() { cancel(errSilent) })
-	response, err := c.openStream(ctx, id, lastID)
+	response, err := c.openStream(ctx, id, lastID) //nolint:bodyclose // Stream.Close closes it
 	if err != nil {
 		silent.Stop()
 		cancel(nil)

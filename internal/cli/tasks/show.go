@@ -54,8 +54,9 @@ func PrintList(w io.Writer, format output.Format, tasks []taskapi.Task, now time
 		return nil
 	case output.JSON, output.YAML:
 		return output.Object(w, format, array(tasks))
+	default:
+		return table(w, format, tasks, now)
 	}
-	return table(w, format, tasks, now)
 }
 
 // array puts the records' exact texts into one array.

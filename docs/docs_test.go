@@ -123,11 +123,15 @@ func TestMakeTargetsExist(t *testing.T) {
 var longFlag = regexp.MustCompile(`--([a-z][a-z0-9-]*)`)
 
 // TestFlagsExist holds the flags that guides name against the programs' own help:
-// those of a call of manager or runtime against that program's, those that stand
-// alone against both.
+// those of a call of a program against that program's, those that stand alone
+// against all.
 func TestFlagsExist(t *testing.T) {
-	flags := map[string][]string{"manager": helpFlags(t, "manager"), "runtime": helpFlags(t, "runtime")}
-	either := slices.Concat(flags["manager"], flags["runtime"])
+	flags := map[string][]string{}
+	var either []string
+	for _, program := range []string{"manager", "facade", "runtime", "arctl"} {
+		flags[program] = helpFlags(t, program)
+		either = append(either, flags[program]...)
+	}
 	for _, g := range readGuides(t) {
 		for _, c := range g.commands() {
 			known, ours := flags[c.program]
@@ -157,15 +161,32 @@ func helpFlags(t *testing.T, program string) []string {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", program, err, out)
 	}
-	help, err := exec.CommandContext(t.Context(), binary, "--help").CombinedOutput()
+	return commandFlags(t, binary)
+}
+
+var (
+	helpFlag    = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z0-9-]+)`)
+	helpCommand = regexp.MustCompile(`(?m)^  ([a-z]+) `)
+)
+
+// commandFlags are the flags in the help of a command and of the commands below it.
+func commandFlags(t *testing.T, binary string, command ...string) []string {
+	t.Helper()
+	help, err := exec.CommandContext(t.Context(), binary, append(command, "--help")...).CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s --help: %v\n%s", program, err, help)
+		t.Fatalf("%s %v --help: %v\n%s", binary, command, err, help)
 	}
-	_, list, found := strings.Cut(string(help), "\nFlags:\n")
+	text, list, found := strings.Cut(string(help), "\nFlags:\n")
 	if !found {
-		t.Fatalf("%s --help lists no flags:\n%s", program, help)
+		t.Fatalf("%s %v --help lists no flags:\n%s", binary, command, help)
 	}
-	return firstGroups(regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z0-9-]+)`), list)
+	flags := firstGroups(helpFlag, list)
+	if _, commands, found := strings.Cut(text, "\nAvailable Commands:\n"); found {
+		for _, name := range firstGroups(helpCommand, commands) {
+			flags = append(flags, commandFlags(t, binary, append(slices.Clone(command), name)...)...)
+		}
+	}
+	return flags
 }
 
 // TestConstantsAreExplained wants every condition, reason and phase of the API in

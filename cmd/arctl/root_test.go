@@ -69,7 +69,7 @@ func TestCertificates(t *testing.T) {
 }
 
 func TestRuntimeList(t *testing.T) {
-	f := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	f := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, `{"apiVersion":"agentruntime.dev/v1alpha1","kind":"AgentRuntimeList","metadata":{},"items":[
 {"metadata":{"name":"builtin","annotations":{"agentruntime.dev/is-default-runtime":"true"}},"spec":{"url":"https://r:1944","maxConcurrentTasks":10},

@@ -80,7 +80,9 @@ func nodeOf(decoder *json.Decoder) (*yaml.Node, error) {
 	case json.Delim:
 		return collectionOf(decoder, value)
 	case string:
-		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}, nil
+		// Encode knows which texts need quotes, for older readers too: yes, 1:30.
+		node := &yaml.Node{}
+		return node, node.Encode(value)
 	case json.Number:
 		return &yaml.Node{Kind: yaml.ScalarNode, Value: value.String()}, nil
 	case bool:

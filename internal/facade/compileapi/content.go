@@ -55,7 +55,7 @@ func lookups(request viking.Canonical) []lookup {
 func (a *API) checkContent(ctx context.Context, info *httpapi.Info, runtime *v1alpha1.AgentRuntime, request viking.Canonical) error {
 	content, err := a.runtimes.Content(ctx, runtime, info.Caller)
 	if err != nil {
-		return contentUnavailable(err)
+		return contentError(err)
 	}
 	if content == nil {
 		return nil
@@ -104,10 +104,16 @@ func (l lookup) check(ctx context.Context, content Content, who contentstore.Pri
 	case contentstore.IsInvalid(err):
 		return wire.Errorf(wire.CodeInvalidArgument, "%s", l.wrong)
 	}
-	return contentUnavailable(err)
+	return contentError(err)
 }
 
-func contentUnavailable(err error) error {
+// contentError is what a store that did not look anything up tells. What it said
+// itself may name its machine, and is for the log.
+func contentError(err error) error {
+	if contentstore.IsUnauthenticated(err) {
+		return told(wire.Errorf(wire.CodeUnauthenticated,
+			"the content store needs an OpenViking key of yours: use an API key that was created with one to forward"), "ask the content store", err)
+	}
 	unavailable := wire.Unavailable("sources, Skill and target can't be checked now; try again later", serviceContent, "unavailable")
 	unavailable.RetryAfter = retryDefault
 	return told(unavailable, "ask the content store", err)

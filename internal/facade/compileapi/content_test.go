@@ -39,6 +39,8 @@ func TestContentIsLookedUpBeforeATaskIsCreated(t *testing.T) {
 		"the skill comes before target":   {files{skill: "", to: "file"}, 404, "NOT_FOUND", skill, nil},
 		"the first source comes first":    {files{source: "", other: "file"}, 404, "NOT_FOUND", source, nil},
 		"the store fails":                 {files{source: "INTERNAL"}, 503, "UNAVAILABLE", "", map[string]any{"service": "content store", "reason": "unavailable"}},
+		"the store wants another key":     {files{source: "UNAUTHENTICATED"}, 401, "UNAUTHENTICATED", "", nil},
+		"the store is away":               {files{source: "UNAVAILABLE"}, 503, "UNAVAILABLE", "", nil},
 		"a fault comes before a failure":  {files{source: "file", to: "INTERNAL"}, 400, "INVALID_ARGUMENT", source, nil},
 		"the store does not answer a bit": {files{to: "hangs"}, 503, "UNAVAILABLE", "", nil},
 	}

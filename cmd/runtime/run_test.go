@@ -267,3 +267,13 @@ func TestServingTLS(t *testing.T) {
 		t.Errorf("ready = %s over %s", resp.Status, resp.Proto)
 	}
 }
+
+func TestContentIsShownByTheFileAPI(t *testing.T) {
+	opts := testOptions(t)
+	writeContent(t, opts.DataDir, map[string]string{"resources/in/bees.md": "# Bees\n"})
+	e := start(t, opts)
+	code, body := e.call(http.MethodGet, e.url+"/api/v1/content/read?uri=viking://resources/in/bees.md", "", "X-API-Key", "k")
+	if code != http.StatusOK || body != `{"status":"ok","result":"# Bees\n"}` {
+		t.Errorf("read = %d %s", code, body)
+	}
+}

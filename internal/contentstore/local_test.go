@@ -318,3 +318,39 @@ func TestCancelledCallsDoNothing(t *testing.T) {
 		t.Errorf("left %v, %v behind", entries, err)
 	}
 }
+
+func TestChildrenAreWhatLiesDirectlyInADirectory(t *testing.T) {
+	store, dir := newLocal(t)
+	lay(t, dir, map[string]string{
+		"team-a/resources/docs/a/deep/x.md": "x", "team-a/resources/docs/a/y.md": "y",
+		"team-a/resources/docs/b.md": "bb", "team-a/resources/docs/.hidden": "h",
+	})
+	got, err := store.Children(t.Context(), alice, uri(t, "viking://resources/docs"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Listing{Entries: []Info{
+		{URI: "viking://resources/docs/a", Path: "a", Dir: true},
+		{URI: "viking://resources/docs/b.md", Path: "b.md", Size: 2},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if got, err = store.Children(t.Context(), alice, uri(t, "viking://resources/docs"), 1); err != nil || !got.Truncated || len(got.Entries) != 1 {
+		t.Errorf("Children with a limit = %+v, %v", got, err)
+	}
+}
+
+func TestWhatIsMissingIsSaidInTheStoresWords(t *testing.T) {
+	store, dir := newLocal(t)
+	lay(t, dir, map[string]string{"team-a/resources/docs/a.md": "a"})
+	missing := uri(t, "viking://resources/none/x.md")
+	_, statErr := store.Stat(t.Context(), alice, missing)
+	_, listErr := store.List(t.Context(), alice, missing, 0)
+	_, readErr := store.Read(t.Context(), alice, missing, 1)
+	for name, err := range map[string]error{"Stat": statErr, "List": listErr, "Read": readErr} {
+		if !IsNotFound(err) || err.Error() != "viking://resources/none/x.md: does not exist" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

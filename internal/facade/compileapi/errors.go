@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentruntime/operator/api/v1alpha1"
 	"github.com/agentruntime/operator/internal/facade/wire"
+	"github.com/agentruntime/operator/internal/sealed"
 )
 
 const (
@@ -172,8 +173,8 @@ func findError(id string, err error) error {
 }
 
 // lost reports that a body which stands apart from its task will not be read by
-// trying again: its Payload is gone, or no key opens it.
+// trying again: it is gone, or no key opens it.
 func lost(err error) bool {
-	passing := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-	return apierrors.IsNotFound(err) || !isStatus(err) && !passing
+	return apierrors.IsNotFound(err) || errors.Is(err, sealed.ErrUnreadable) ||
+		errors.Is(err, sealed.ErrUnknownKey) || errors.Is(err, sealed.ErrTooLarge)
 }

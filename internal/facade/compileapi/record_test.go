@@ -3,6 +3,7 @@ package compileapi
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/agentruntime/operator/api/v1alpha1"
+	"github.com/agentruntime/operator/internal/sealed"
 )
 
 // shown reads the task through the API.
@@ -167,15 +169,17 @@ func TestUpdateTimeNeverGoesBack(t *testing.T) {
 func TestResultsThatCantBeRead(t *testing.T) {
 	r := newRig(t)
 	task := r.seed("one", becomes(v1alpha1.CompileTaskCompleted, "completed"))
-	for name, err := range map[string]error{"its Payload is gone": notFound("p"), "no key opens it": errors.New("unreadable")} {
+	for name, err := range map[string]error{"its Payload is gone": notFound("p"), "no key opens it": fmt.Errorf("open: %w", sealed.ErrUnreadable)} {
 		r.tasks.resultErr = err
 		got := r.shown(task)
 		if meta, _ := got["meta"].(map[string]any); got["result"] != nil || meta["result_unavailable"] != true {
 			t.Errorf("%s: result %v, meta %v", name, got["result"], meta)
 		}
 	}
-	r.tasks.resultErr = apierrors.NewServiceUnavailable("etcd")
-	r.call(http.MethodGet, "/api/v1/tasks/"+task.TaskID(), "").fails(t, http.StatusServiceUnavailable, "UNAVAILABLE")
+	for _, err := range []error{apierrors.NewServiceUnavailable("etcd"), errors.New("load the key ring")} {
+		r.tasks.resultErr = err
+		r.call(http.MethodGet, "/api/v1/tasks/"+task.TaskID(), "").fails(t, http.StatusServiceUnavailable, "UNAVAILABLE")
+	}
 	r.tasks.resultErr, r.tasks.result = nil, json.RawMessage(`{"from":"a payload"}`)
 	if diff := cmp.Diff(map[string]any{"from": "a payload"}, r.shown(task)["result"]); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)

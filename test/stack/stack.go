@@ -99,6 +99,8 @@ func (s *Stack) build(ctx context.Context) error {
 	command := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(s.Dir, "bin")+"/",
 		"./cmd/manager", "./cmd/facade", "./cmd/runtime", "./cmd/arctl", "./hack/runtimecert")
 	command.Dir = s.root
+	// One set of compiled packages, whatever the caller was built with.
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, out)
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -94,7 +95,9 @@ func newFileStack(t *testing.T, local *contentstore.Local, change ...func(*Confi
 func remoteOf(t *testing.T, s *stack, token string) contentstore.Reader {
 	t.Helper()
 	remote, err := contentstore.NewRemote(contentstore.RemoteConfig{
-		BaseURL:      s.web.URL,
+		BaseURL: s.web.URL,
+		// Nothing here is about time, and the machine may be slow.
+		Timeout:      time.Minute,
 		GatewayToken: func(context.Context) (string, error) { return token, nil },
 	})
 	if err != nil {

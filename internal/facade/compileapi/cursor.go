@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/agentruntime/operator/internal/facade/httpapi"
+	"github.com/agentruntime/operator/internal/facade/tasks"
 	"github.com/agentruntime/operator/internal/facade/wire"
 	"github.com/agentruntime/operator/internal/sealed"
 )
@@ -25,7 +26,7 @@ func errCursor() *wire.Error {
 
 // signCursor makes the cursor that goes on after a place. It fits only its own
 // caller, namespace and filters. It holds nothing that the page has not shown.
-func (a *API) signCursor(ctx context.Context, info *httpapi.Info, request listRequest, after Place) (string, error) {
+func (a *API) signCursor(ctx context.Context, info *httpapi.Info, request listRequest, after tasks.Place) (string, error) {
 	ring, err := a.keys.Ring(ctx)
 	if err != nil {
 		return "", keyRingError(err)
@@ -37,23 +38,23 @@ func (a *API) signCursor(ctx context.Context, info *httpapi.Info, request listRe
 
 // openCursor returns the place that a cursor of this caller and these filters goes on
 // after.
-func (a *API) openCursor(ctx context.Context, info *httpapi.Info, request listRequest) (Place, error) {
+func (a *API) openCursor(ctx context.Context, info *httpapi.Info, request listRequest) (tasks.Place, error) {
 	ring, err := a.keys.Ring(ctx)
 	if err != nil {
-		return Place{}, keyRingError(err)
+		return tasks.Place{}, keyRingError(err)
 	}
 	first, second, _ := strings.Cut(request.cursor, ".")
 	place, placeErr := base64.RawURLEncoding.DecodeString(first)
 	mac, macErr := base64.RawURLEncoding.DecodeString(second)
 	if placeErr != nil || macErr != nil || !fits(ring, string(mac), info, request, string(place)) {
-		return Place{}, errCursor()
+		return tasks.Place{}, errCursor()
 	}
 	created, id, _ := strings.Cut(string(place), " ")
 	micros, err := strconv.ParseInt(created, 10, 64)
 	if err != nil {
-		return Place{}, told(errCursor(), "read a cursor", err)
+		return tasks.Place{}, told(errCursor(), "read a cursor", err)
 	}
-	return Place{Created: time.UnixMicro(micros).UTC(), ID: id}, nil
+	return tasks.Place{Created: time.UnixMicro(micros).UTC(), ID: id}, nil
 }
 
 // fits checks the signature. One under a key that the ring has lost fits nothing.

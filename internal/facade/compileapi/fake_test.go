@@ -20,6 +20,7 @@ import (
 	"github.com/agentruntime/operator/api/v1alpha1"
 	"github.com/agentruntime/operator/internal/access"
 	"github.com/agentruntime/operator/internal/contentstore"
+	"github.com/agentruntime/operator/internal/facade/tasks"
 	"github.com/agentruntime/operator/internal/resttask"
 	"github.com/agentruntime/operator/internal/sealed"
 	"github.com/agentruntime/operator/internal/viking"
@@ -148,16 +149,16 @@ func (m *memoryTasks) ByName(_ context.Context, namespace, name string) (*v1alph
 	return nil, notFound(name)
 }
 
-func placeOf(task *v1alpha1.CompileTask) Place {
-	return Place{Created: CreatedAt(task), ID: task.TaskID()}
+func placeOf(task *v1alpha1.CompileTask) tasks.Place {
+	return tasks.Place{Created: tasks.CreatedAt(task), ID: task.TaskID()}
 }
 
 // comparePlaces orders newest first.
-func comparePlaces(a, b Place) int {
+func comparePlaces(a, b tasks.Place) int {
 	return cmp.Or(b.Created.Compare(a.Created), strings.Compare(b.ID, a.ID))
 }
 
-func (m *memoryTasks) List(_ context.Context, query Query) ([]*v1alpha1.CompileTask, bool, error) {
+func (m *memoryTasks) List(_ context.Context, query tasks.Query) ([]*v1alpha1.CompileTask, bool, error) {
 	if m.listErr != nil {
 		return nil, false, m.listErr
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/agentruntime/operator/api/v1alpha1"
 	"github.com/agentruntime/operator/internal/access"
 	"github.com/agentruntime/operator/internal/facade/httpapi"
+	"github.com/agentruntime/operator/internal/facade/tasks"
 	"github.com/agentruntime/operator/internal/facade/wire"
 )
 
@@ -63,22 +64,22 @@ func (a *API) list(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	tasks, more, err := a.tasks.List(r.Context(), query)
+	found, more, err := a.tasks.List(r.Context(), query)
 	if err != nil {
 		return storeError("list tasks", err)
 	}
-	records, err := a.records(r, tasks)
+	records, err := a.records(r, found)
 	if err != nil {
 		return err
 	}
 	if !request.cursors {
 		return wire.OK(w, http.StatusOK, records)
 	}
-	more = more || len(records) < len(tasks)
+	more = more || len(records) < len(found)
 	answer := page{Items: records, HasMore: more}
 	if more && len(records) > 0 {
-		last := tasks[len(records)-1]
-		next, err := a.signCursor(r.Context(), info, request, Place{Created: CreatedAt(last), ID: last.TaskID()})
+		last := found[len(records)-1]
+		next, err := a.signCursor(r.Context(), info, request, tasks.Place{Created: tasks.CreatedAt(last), ID: last.TaskID()})
 		if err != nil {
 			return err
 		}
@@ -88,23 +89,23 @@ func (a *API) list(w http.ResponseWriter, r *http.Request) error {
 }
 
 // queryFor turns a request into what the store is asked, once the caller may ask it.
-func (a *API) queryFor(r *http.Request, info *httpapi.Info, request listRequest) (Query, error) {
-	query := Query{Namespace: info.Namespace, Match: request.matches, Limit: request.limit}
+func (a *API) queryFor(r *http.Request, info *httpapi.Info, request listRequest) (tasks.Query, error) {
+	query := tasks.Query{Namespace: info.Namespace, Match: request.matches, Limit: request.limit}
 	may := access.CanListAny
 	if !request.namespace {
 		may, query.Requester = access.CanReadOwn, info.Caller.User.Username
 	}
 	if err := a.require(r.Context(), info, may); err != nil {
-		return Query{}, err
+		return tasks.Query{}, err
 	}
 	if !request.namespace && query.Requester == "" {
 		// It would mean everybody's. Authorizers allow nobody without a name.
-		return Query{}, errors.New("list tasks: the caller has no name")
+		return tasks.Query{}, errors.New("list tasks: the caller has no name")
 	}
 	if request.cursor != "" {
 		after, err := a.openCursor(r.Context(), info, request)
 		if err != nil {
-			return Query{}, err
+			return tasks.Query{}, err
 		}
 		query.After = &after
 	}
@@ -113,9 +114,9 @@ func (a *API) queryFor(r *http.Request, info *httpapi.Info, request listRequest)
 
 // records makes the records of a list, as many as its bound in bytes allows but at
 // least one. It is never nil.
-func (a *API) records(r *http.Request, tasks []*v1alpha1.CompileTask) ([]record, error) {
-	out, size := make([]record, 0, len(tasks)), 0
-	for _, task := range tasks {
+func (a *API) records(r *http.Request, found []*v1alpha1.CompileTask) ([]record, error) {
+	out, size := make([]record, 0, len(found)), 0
+	for _, task := range found {
 		one, err := a.record(r.Context(), task)
 		if err != nil {
 			return nil, err

@@ -3,25 +3,25 @@ package compileapi
 import (
 	"context"
 	"encoding/json"
-	"time"
 
 	"github.com/agentruntime/operator/api/v1alpha1"
 	"github.com/agentruntime/operator/internal/access"
 	"github.com/agentruntime/operator/internal/contentstore"
+	"github.com/agentruntime/operator/internal/facade/tasks"
 	"github.com/agentruntime/operator/internal/sealed"
 	"github.com/agentruntime/operator/internal/viking"
 )
 
 // Tasks is where CompileTasks are kept. What it returns may be shared and must not
 // be changed. Its errors are those of the API server; a task that is not there is
-// one of apierrors.IsNotFound.
+// one of apierrors.IsNotFound. It is what this package needs of *tasks.Store.
 type Tasks interface {
 	// Find returns the namespace's task of a wire id, as new as the caller's own
 	// last write. A task that visible refuses is not there.
 	Find(ctx context.Context, namespace, id string, visible func(*v1alpha1.CompileTask) bool) (*v1alpha1.CompileTask, error)
 	// List returns the tasks that fit the query, newest first, and whether there
 	// are more of them.
-	List(ctx context.Context, query Query) (tasks []*v1alpha1.CompileTask, more bool, err error)
+	List(ctx context.Context, query tasks.Query) (found []*v1alpha1.CompileTask, more bool, err error)
 	// ByName returns the namespace's task of an object name, read live where the
 	// cache has none.
 	ByName(ctx context.Context, namespace, name string) (*v1alpha1.CompileTask, error)
@@ -39,28 +39,6 @@ type Tasks interface {
 	Result(ctx context.Context, task *v1alpha1.CompileTask) (json.RawMessage, error)
 }
 
-// Query selects tasks of one namespace.
-type Query struct {
-	Namespace string
-	// Requester is the user whose tasks are meant; empty for everybody's.
-	Requester string
-	// Match, when set, says which of them.
-	Match func(*v1alpha1.CompileTask) bool
-	// After, when set, leaves out that place and all before it. Places are ordered
-	// by time of creation, newest first, then by id, downwards.
-	After *Place
-	// Limit bounds the number of tasks; it is positive.
-	Limit int
-}
-
-// Place is a task's place in a list.
-type Place struct {
-	// Created is when the task was created, as CreatedAt says.
-	Created time.Time
-	// ID is its wire id.
-	ID string
-}
-
 // Runtimes says what a new task would run on.
 type Runtimes interface {
 	// Default is the AgentRuntime that new tasks get, nil when none is marked.
@@ -75,6 +53,8 @@ type Content interface {
 	// Stat describes what stands at uri.
 	Stat(ctx context.Context, who contentstore.Principal, uri viking.URI) (contentstore.Info, error)
 }
+
+var _ Tasks = (*tasks.Store)(nil)
 
 // KeyRings holds the key ring under which tasks are marked and bodies sealed.
 type KeyRings interface {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentruntime/operator/api/v1alpha1"
 	"github.com/agentruntime/operator/internal/executor"
+	"github.com/agentruntime/operator/internal/facade/tasks"
 )
 
 const (
@@ -72,18 +73,10 @@ func (s seconds) MarshalJSON() ([]byte, error) {
 	return fmt.Appendf(nil, "%d.%06d", micros/perSecond, micros%perSecond), nil
 }
 
-// CreatedAt is when a task was created: when its request came in, as far as one did.
-func CreatedAt(task *v1alpha1.CompileTask) time.Time {
-	if rest := task.Spec.RESTRequest; rest != nil && rest.ReceivedTime != nil {
-		return rest.ReceivedTime.UTC()
-	}
-	return task.CreationTimestamp.UTC()
-}
-
 // updatedAt is when the record last changed. An accepted cancel changes it before
 // any controller has seen it.
 func updatedAt(task *v1alpha1.CompileTask) time.Time {
-	at := CreatedAt(task)
+	at := tasks.CreatedAt(task)
 	if update := task.Status.UpdateTime; update != nil && update.After(at) {
 		at = update.UTC()
 	}
@@ -101,7 +94,7 @@ func updatedAt(task *v1alpha1.CompileTask) time.Time {
 // error; those that are lost for good are left out, and meta says so, for one lost
 // body must not hide a whole list.
 func (a *API) record(ctx context.Context, task *v1alpha1.CompileTask) (record, error) {
-	created, updated := CreatedAt(task), updatedAt(task)
+	created, updated := tasks.CreatedAt(task), updatedAt(task)
 	from, to, skill := canonicalOf(task)
 	out := record{
 		TaskID: task.TaskID(), TaskType: taskType, Status: statusOfTask(task), Stage: stageOf(task),

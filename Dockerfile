@@ -29,7 +29,7 @@ FROM scratch
 
 ARG VERSION=dev
 LABEL org.opencontainers.image.title="agentruntime" \
-      org.opencontainers.image.description="Agent Runtime Operator: manager and runtime" \
+      org.opencontainers.image.description="Agent Runtime Operator: arctl, facade, manager and runtime" \
       org.opencontainers.image.source="https://github.com/agentruntime/operator" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="$VERSION"

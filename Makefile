@@ -16,6 +16,8 @@ export CGO_ENABLED ?= 0
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The image that `make image` names and `make deploy` uses.
 IMG ?= agentruntime:dev
+# What `make deploy` installs, below config/: default, or overlays/NAME.
+OVERLAY ?= default
 # Documents that `make demo` and `make run` compile; empty means the samples.
 FROM ?=
 export FROM
@@ -120,10 +122,12 @@ verify-manifests: controlplane
 
 ##@ Build
 
+# arctl is also `kubectl agentruntime` when it is on the PATH under that name.
 .PHONY: build
 build: ## Build every binary, static, into bin/.
 	mkdir -p $(BIN)
 	go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
+	ln -sf arctl $(BIN)/kubectl-agentruntime
 
 .PHONY: image
 image: ## Build the image without Docker or a registry, into dist/agentruntime-image.tar.
@@ -149,6 +153,7 @@ $(GOLANGCI_LINT): hack/tools/lint/go.mod hack/tools/lint/go.sum hack/tools/lint/
 clean: ## Remove what was built, except the control plane in bin/k8s.
 	rm -rf $(DIST) $(BIN)/tools
 	find $(BIN) -maxdepth 1 -type f -delete 2>/dev/null || true
+	rm -f $(BIN)/kubectl-agentruntime
 
 ##@ Deploy (to the cluster of the current kubeconfig)
 
@@ -173,8 +178,8 @@ uninstall: controlplane ## Remove all tasks, then the CRDs and with them every r
 	$(KUBECTL) kustomize config/crd | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: deploy
-deploy: controlplane ## Install everything, with the image IMG.
-	hack/deploy-overlay.sh '$(IMG)' $(DIST)/deploy
+deploy: controlplane ## Install manager and facade, with the image IMG. OVERLAY=overlays/aggregated-api for more.
+	hack/deploy-overlay.sh '$(IMG)' $(DIST)/deploy '$(OVERLAY)'
 	$(KUBECTL) kustomize $(DIST)/deploy | $(KUBECTL) apply --server-side -f -
 
 .PHONY: deploy-runtime
@@ -188,9 +193,13 @@ deploy-runtime: controlplane ## Install the built-in executor, with a new gatewa
 	hack/deploy-overlay.sh '$(IMG)' $(DIST)/deploy-runtime runtime
 	$(KUBECTL) kustomize $(DIST)/deploy-runtime | $(KUBECTL) apply --server-side -f -
 
+# The APIService goes before the facade: one that nobody answers for keeps
+# namespaces from going.
 .PHONY: undeploy
 undeploy: controlplane ## Remove everything: the CRDs with their resources, the built-in executor with its content.
 	$(delete-tasks)
 	$(KUBECTL) kustomize config/crd | $(KUBECTL) delete --ignore-not-found -f -
+	$(KUBECTL) delete apiservices.apiregistration.k8s.io v1.compile.agentruntime.dev --ignore-not-found
 	$(KUBECTL) kustomize config/overlays/runtime-token-review | $(KUBECTL) delete --ignore-not-found -f -
-	$(KUBECTL) kustomize config/default | $(KUBECTL) delete --ignore-not-found -f -
+	$(KUBECTL) kustomize config/overlays/legacy-impersonation | $(KUBECTL) delete --ignore-not-found -f -
+	$(KUBECTL) kustomize config/overlays/aggregated-api | $(KUBECTL) delete --ignore-not-found -f -

@@ -102,8 +102,15 @@ func TestTheAuthorityKeyOfTheWebhooksIsMountedNowhere(t *testing.T) {
 	}
 }
 
-func TestTheManagersHeapStaysBelowItsMemoryLimit(t *testing.T) {
-	container := managerPod(t, render(t, "config/default")).Containers[0]
+func TestHeapsStayBelowTheirMemoryLimit(t *testing.T) {
+	objects := render(t, "config/default")
+	for _, pod := range []corev1.PodSpec{managerPod(t, objects), facadePod(t, objects)} {
+		t.Run(pod.Containers[0].Name, func(t *testing.T) { heapStaysBelowLimit(t, pod.Containers[0]) })
+	}
+}
+
+func heapStaysBelowLimit(t *testing.T, container corev1.Container) {
+	t.Helper()
 	i := slices.IndexFunc(container.Env, func(v corev1.EnvVar) bool { return v.Name == "GOMEMLIMIT" })
 	if i < 0 {
 		t.Fatal("GOMEMLIMIT is not set")

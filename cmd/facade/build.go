@@ -89,8 +89,8 @@ func restConfig(o options) (*rest.Config, error) {
 func build(config *rest.Config, o options, log *slog.Logger) (*parts, error) {
 	p := &parts{options: o, log: log, config: config, background: map[string]func(context.Context) error{}}
 	p.background["health probes"] = p.serveHealth
-	for _, make := range []func() error{p.buildClients, p.buildStore, p.buildMetrics, p.buildServer} {
-		if err := make(); err != nil {
+	for _, step := range []func() error{p.buildClients, p.buildStore, p.buildMetrics, p.buildServer} {
+		if err := step(); err != nil {
 			return nil, err
 		}
 	}

@@ -66,20 +66,19 @@ func (p *parts) run(ctx context.Context) error {
 	for name, start := range p.background {
 		group.Go(func() error {
 			err := start(background)
-			if background.Err() != nil {
-				return nil
+			if background.Err() == nil {
+				stop(errors.Join(fmt.Errorf("the part %q has ended", name), err))
 			}
-			if err == nil {
-				err = errors.New("it has ended")
-			}
-			err = fmt.Errorf("%s: %w", name, err)
-			stop(err)
-			return err
+			return nil
 		})
 	}
 	served := p.server.Run(ctx, p.options.listenAddress)
 	cancel()
-	return errors.Join(served, group.Wait())
+	_ = group.Wait() // They report through the context's cause.
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return errors.Join(cause, served)
+	}
+	return served
 }
 
 // serveHealth answers /healthz and /readyz to the kubelet, in plain HTTP, on a

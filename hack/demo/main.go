@@ -46,12 +46,11 @@ func run(ctx context.Context, o options) error {
 	if err := o.complete(); err != nil {
 		return err
 	}
-	err := play(ctx, o)
-	if ctx.Err() != nil {
-		fmt.Println("\ninterrupted; cleaned up")
-		return nil
+	if err := play(ctx, o); ctx.Err() == nil {
+		return err
 	}
-	return err
+	fmt.Println("\ninterrupted; cleaned up")
+	return nil
 }
 
 // play is the demo from its start to where it ends, or is interrupted.

@@ -32,7 +32,7 @@ func (s *Stack) run(name, binary string, arguments ...string) error {
 		return err
 	}
 	defer log.Close()
-	command := exec.Command(s.Binary(binary), arguments...) //nolint:noctx // It is ended by stop, in order and in time.
+	command := exec.Command(s.Binary(binary), arguments...) // It is ended by stop, in order and in time.
 	command.Stdout, command.Stderr = log, log
 	// A driver that dies takes its children along.
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

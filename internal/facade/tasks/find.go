@@ -68,10 +68,11 @@ func (s *Store) fresh(ctx context.Context, key types.NamespacedName) (*v1alpha1.
 // read reads live, and has the store know what it has read: a later read must not
 // show an older state.
 func (s *Store) read(ctx context.Context, key types.NamespacedName) (*v1alpha1.CompileTask, error) {
-	task := &v1alpha1.CompileTask{}
+	known, task := s.recent.named(key), &v1alpha1.CompileTask{}
 	if err := s.live.Get(ctx, key, task); err != nil {
-		if apierrors.IsNotFound(err) {
-			s.recent.gone(key, "")
+		// What was written since the read began may be there.
+		if apierrors.IsNotFound(err) && known != nil {
+			s.recent.gone(key, known.UID)
 		}
 		return nil, fmt.Errorf("get CompileTask %s: %w", key, err)
 	}

@@ -66,8 +66,11 @@ func (s *server) Create(ctx context.Context, object client.Object, _ ...client.C
 	if s.before != nil {
 		return s.before
 	}
-	task := object.(*v1alpha1.CompileTask)
-	s.users = append(s.users, ctx.Value(userKey{}).(string))
+	task, ok := object.(*v1alpha1.CompileTask)
+	if !ok {
+		return errors.New("no CompileTask")
+	}
+	s.users = append(s.users, fmt.Sprint(ctx.Value(userKey{})))
 	s.stamp(task)
 	task.UID = types.UID(fmt.Sprintf("%032x", s.version))
 	s.tasks[keyOf(task)] = task.DeepCopy()
@@ -85,14 +88,16 @@ func (s *server) Patch(ctx context.Context, object client.Object, patch client.P
 		return err
 	}
 	s.patches = append(s.patches, string(data))
-	s.users = append(s.users, ctx.Value(userKey{}).(string))
+	s.users = append(s.users, fmt.Sprint(ctx.Value(userKey{})))
 	task := s.tasks[client.ObjectKeyFromObject(object)]
 	if task == nil {
 		return notFound(object.GetName())
 	}
 	task.Spec.Cancel = true
 	s.stamp(task)
-	task.DeepCopyInto(object.(*v1alpha1.CompileTask))
+	if into, ok := object.(*v1alpha1.CompileTask); ok {
+		task.DeepCopyInto(into)
+	}
 	return s.after
 }
 

@@ -119,32 +119,24 @@ func (x *index) withID(namespace, id string) *v1alpha1.CompileTask {
 	return x.byID[wireKey{namespace, id}]
 }
 
-// next appends up to count tasks of the scope that come after the position, and
-// returns the position of the last one. A nil position is before all.
-func (x *index) next(out []*v1alpha1.CompileTask, of scope, after *position, count int) ([]*v1alpha1.CompileTask, *position) {
+// next fills out, up to its capacity, with the tasks of the scope that come after the
+// position, and returns the position of the last one.
+func (x *index) next(out []*v1alpha1.CompileTask, of scope, after position) ([]*v1alpha1.CompileTask, position) {
 	tree := x.all
 	if of.requester != "" {
 		tree = x.own
 	}
-	start := item{scope: of}
-	if after == nil {
-		start.place = first()
-	} else {
-		start.place, start.uid = after.place, after.uid
-	}
 	x.mu.RLock()
 	defer x.mu.RUnlock()
+	start, last := item{scope: of, place: after.place, uid: after.uid}, after
 	tree.AscendGreaterOrEqual(start, func(i item) bool {
-		if i.scope != of || count == 0 {
+		if i.scope != of || len(out) == cap(out) {
 			return false
 		}
-		if after != nil && !after.before(i) {
-			return true
+		if after.before(i) {
+			out, last = append(out, i.task), position{place: i.place, uid: i.uid}
 		}
-		out = append(out, i.task)
-		after = &position{place: i.place, uid: i.uid}
-		count--
 		return true
 	})
-	return out, after
+	return out, last
 }

@@ -55,11 +55,13 @@ func (s *Store) List(ctx context.Context, query Query) ([]*v1alpha1.CompileTask,
 		return nil, false, errors.New("list CompileTasks: the limit is not positive")
 	}
 	of := scope{query.Namespace, query.Requester}
-	page, err := s.scan(ctx, of, query)
+	// First what the informer may lack: what it brings in between is in the index.
+	own := s.recent.all(of)
+	page, err := s.scan(ctx, of, query, own)
 	if err != nil {
 		return nil, false, err
 	}
-	page = s.overlay(page, of, query)
+	page = s.overlay(page, query, own)
 	if len(page) > query.Limit {
 		return page[:query.Limit], true, nil
 	}
@@ -68,20 +70,24 @@ func (s *Store) List(ctx context.Context, query Query) ([]*v1alpha1.CompileTask,
 
 // scan reads matching tasks from the index: one more than the limit, to know whether
 // there are more.
-func (s *Store) scan(ctx context.Context, of scope, query Query) ([]*v1alpha1.CompileTask, error) {
-	var after *position
+func (s *Store) scan(ctx context.Context, of scope, query Query, own sightings) ([]*v1alpha1.CompileTask, error) {
+	after := position{place: first()}
 	if query.After != nil {
-		after = &position{place: *query.After}
+		after.place = *query.After
 	}
 	page := make([]*v1alpha1.CompileTask, 0, min(query.Limit+1, chunk))
-	part := make([]*v1alpha1.CompileTask, 0, min(query.Limit+1, chunk))
+	size := chunk
+	if query.Match == nil {
+		size = cap(page)
+	}
+	part := make([]*v1alpha1.CompileTask, 0, size)
 	for len(page) <= query.Limit {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		part, after = s.index.next(part[:0], of, after, cap(part))
+		part, after = s.index.next(part[:0], of, after)
 		for _, task := range part {
-			if task = s.recent.newest(task); len(page) <= query.Limit && query.matches(task) {
+			if task = own.newest(task); len(page) <= query.Limit && query.matches(task) {
 				page = append(page, task)
 			}
 		}
@@ -92,19 +98,26 @@ func (s *Store) scan(ctx context.Context, of scope, query Query) ([]*v1alpha1.Co
 	return page, nil
 }
 
-// overlay adds the writes of this process that the index does not have yet.
-func (s *Store) overlay(page []*v1alpha1.CompileTask, of scope, query Query) []*v1alpha1.CompileTask {
-	added := false
-	for _, task := range s.recent.all(of) {
-		if s.index.named(keyOf(task)) != nil || !query.matches(task) || query.After != nil && query.After.compare(placeOf(task)) >= 0 {
-			continue
+// overlay adds the writes of this process that the index did not have.
+func (s *Store) overlay(page []*v1alpha1.CompileTask, query Query, own sightings) []*v1alpha1.CompileTask {
+	if len(own) == 0 {
+		return page
+	}
+	listed := make(map[types.UID]bool, len(page))
+	for _, task := range page {
+		listed[task.UID] = true
+	}
+	before := len(page)
+	for _, task := range own {
+		// The informer may have brought it while the index was read.
+		if cached := s.index.named(keyOf(task)); cached != nil {
+			task = own.newest(cached)
 		}
-		// The informer may have brought it after the index was read.
-		if !slices.ContainsFunc(page, func(listed *v1alpha1.CompileTask) bool { return listed.UID == task.UID }) {
-			page, added = append(page, task), true
+		if !listed[task.UID] && query.matches(task) && (query.After == nil || query.After.compare(placeOf(task)) < 0) {
+			page = append(page, task)
 		}
 	}
-	if added {
+	if len(page) > before {
 		slices.SortStableFunc(page, func(a, b *v1alpha1.CompileTask) int { return placeOf(a).compare(placeOf(b)) })
 	}
 	return page

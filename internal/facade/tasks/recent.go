@@ -64,7 +64,7 @@ func (r *recent) seen(task *v1alpha1.CompileTask) {
 func (r *recent) gone(key types.NamespacedName, uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if element := r.byName[key]; element != nil && (uid == "" || sightingOf(element).task.UID == uid) {
+	if element := r.byName[key]; element != nil && sightingOf(element).task.UID == uid {
 		r.drop(element)
 	}
 }
@@ -88,15 +88,32 @@ func (r *recent) newest(task *v1alpha1.CompileTask) *v1alpha1.CompileTask {
 	return task
 }
 
+// sightings are the states remembered of a scope.
+type sightings map[types.NamespacedName]*v1alpha1.CompileTask
+
+// newest returns the newer of the task and the state remembered for it.
+func (s sightings) newest(task *v1alpha1.CompileTask) *v1alpha1.CompileTask {
+	if len(s) == 0 {
+		return task
+	}
+	if known := s[keyOf(task)]; known != nil && newer(known.ResourceVersion, task.ResourceVersion) {
+		return known
+	}
+	return task
+}
+
 // all returns what is remembered of the scope.
-func (r *recent) all(of scope) []*v1alpha1.CompileTask {
+func (r *recent) all(of scope) sightings {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.expire()
-	var out []*v1alpha1.CompileTask
+	var out sightings
 	for element := r.order.Front(); element != nil; element = element.Next() {
 		if task := sightingOf(element).task; of.has(task) {
-			out = append(out, task)
+			if out == nil {
+				out = sightings{}
+			}
+			out[keyOf(task)] = task
 		}
 	}
 	return out

@@ -56,7 +56,7 @@ func (c *CachedRing) Reload(ctx context.Context) (*sealed.KeyRing, error) {
 }
 
 func (c *CachedRing) youngerThan(ctx context.Context, age time.Duration) (*sealed.KeyRing, error) {
-	if ring, err, fresh := c.known(age); fresh {
+	if fresh, ring, err := c.known(age); fresh {
 		return ring, err
 	}
 	select {
@@ -65,7 +65,7 @@ func (c *CachedRing) youngerThan(ctx context.Context, age time.Duration) (*seale
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for the key ring: %w", ctx.Err())
 	}
-	if ring, err, fresh := c.known(age); fresh {
+	if fresh, ring, err := c.known(age); fresh {
 		return ring, err // another has read it meanwhile
 	}
 	ring, err := c.load(ctx)
@@ -80,19 +80,19 @@ func (c *CachedRing) youngerThan(ctx context.Context, age time.Duration) (*seale
 
 // known returns what is known when it need not be read anew. A failure counts for as
 // long as a ring rests, a ring for the age.
-func (c *CachedRing) known(age time.Duration) (*sealed.KeyRing, error, bool) {
+func (c *CachedRing) known(age time.Duration) (fresh bool, ring *sealed.KeyRing, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	since := c.clock.Since(c.tried)
 	switch {
 	case c.tried.IsZero():
-		return nil, nil, false
+		return false, nil, nil
 	case c.err != nil && since >= ringRest, since >= age:
-		return nil, nil, false
+		return false, nil, nil
 	case c.ring != nil:
-		return c.ring, nil, true
+		return true, c.ring, nil
 	}
-	return nil, c.err, true
+	return true, nil, c.err
 }
 
 func (c *CachedRing) store(ring *sealed.KeyRing, err error) (*sealed.KeyRing, error) {

@@ -42,7 +42,7 @@ func trim(task *v1alpha1.CompileTask) {
 
 func trimMeta(meta *metav1.ObjectMeta) {
 	meta.ManagedFields, meta.OwnerReferences, meta.Finalizers, meta.Labels = nil, nil, nil, nil
-	meta.GenerateName, meta.SelfLink = "", ""
+	meta.GenerateName = ""
 	var kept map[string]string
 	for _, name := range []string{v1alpha1.AnnotationCancelRequestedAt, v1alpha1.AnnotationRequestID} {
 		if value, ok := meta.Annotations[name]; ok {

@@ -68,7 +68,6 @@ func TestCancelAsksOnce(t *testing.T) {
 
 func TestWhatBecameOfACreate(t *testing.T) {
 	cut := fmt.Errorf("post: %w", syscall.ECONNRESET)
-	status := func(err error, check func(error) bool) (error, func(error) bool) { return err, check }
 	type outcome struct {
 		before, after error
 		// stored is there under the name already.
@@ -90,20 +89,16 @@ func TestWhatBecameOfACreate(t *testing.T) {
 		}},
 		"never sent: not to be acted as": {before: &access.ForbiddenError{Message: "no"}, want: func(err error) bool { return errors.Is(err, access.ErrForbidden) }},
 	}
-	for name, build := range map[string]func() (error, func(error) bool){
-		"refused": func() (error, func(error) bool) {
-			return status(apierrors.NewForbidden(resource, "x", cut), apierrors.IsForbidden)
-		},
-		"taken": func() (error, func(error) bool) {
-			return status(apierrors.NewAlreadyExists(resource, "x"), apierrors.IsAlreadyExists)
-		},
-		"invalid": func() (error, func(error) bool) { return status(apierrors.NewBadRequest("x"), apierrors.IsBadRequest) },
-		"too many": func() (error, func(error) bool) {
-			return status(apierrors.NewTooManyRequests("x", 1), apierrors.IsTooManyRequests)
-		},
+	for name, refusal := range map[string]struct {
+		err   error
+		check func(error) bool
+	}{
+		"refused":  {apierrors.NewForbidden(resource, "x", cut), apierrors.IsForbidden},
+		"taken":    {apierrors.NewAlreadyExists(resource, "x"), apierrors.IsAlreadyExists},
+		"invalid":  {apierrors.NewBadRequest("x"), apierrors.IsBadRequest},
+		"too many": {apierrors.NewTooManyRequests("x", 1), apierrors.IsTooManyRequests},
 	} {
-		err, check := build()
-		cases[name] = outcome{before: err, want: check}
+		cases[name] = outcome{before: refusal.err, want: refusal.check}
 	}
 	cases["a webhook's failure"] = outcome{before: apierrors.NewInternalError(cut), wantReads: 1,
 		want: func(err error) bool { return apierrors.IsInternalError(err) && !errors.Is(err, ErrOutcomeUnknown) }}

@@ -112,33 +112,33 @@ func TestAuthenticate(t *testing.T) {
 	}}
 	keyed := access.Caller{Method: access.MethodAPIKey, Namespace: "docs", User: v1alpha1.Requester{Username: "alice"}}
 	cases := map[string]struct {
-		server     tokenServer
+		server     *tokenServer
 		credential string
 		keys       access.APIKeys
 		want       access.Caller
 		wantErr    error
 		wantAsked  [][]string
 	}{
-		"an opaque token":                     {server: tokenServer{answer: yes(aliceInfo)}, credential: "t", want: aliceCaller, wantAsked: [][]string{nil}},
-		"a token for the API server":          {server: tokenServer{answer: yes(aliceInfo)}, credential: jwt(`{"aud":["https://kubernetes.default"]}`), want: aliceCaller, wantAsked: [][]string{nil}},
-		"a token for the facade":              {server: tokenServer{answer: yes(aliceInfo)}, credential: jwt(`{"aud":"agentruntime-facade"}`), want: aliceCaller, wantAsked: [][]string{{"agentruntime-facade"}}},
-		"a token for several":                 {server: tokenServer{answer: yes(aliceInfo)}, credential: jwt(`{"aud":["x","agentruntime-facade"]}`), want: aliceCaller, wantAsked: [][]string{{"agentruntime-facade"}}},
-		"an OIDC client of the facade's name": {server: tokenServer{answer: onlyAPIServer}, credential: jwt(`{"aud":"agentruntime-facade"}`), want: access.Caller{Method: access.MethodToken, User: v1alpha1.Requester{Username: "alice", Groups: []string{"system:authenticated"}}}, wantAsked: [][]string{{"agentruntime-facade"}, nil}},
-		"a token that only looks like a JWT":  {server: tokenServer{answer: no}, credential: "a.b!.c", wantErr: access.ErrUnauthenticated, wantAsked: [][]string{nil}},
-		"a JWT without claims":                {server: tokenServer{answer: no}, credential: jwt(`[]`), wantErr: access.ErrUnauthenticated, wantAsked: [][]string{nil}},
-		"a refused token":                     {server: tokenServer{answer: no}, credential: "t", wantErr: access.ErrUnauthenticated, wantAsked: [][]string{nil}},
-		"a token of nobody":                   {server: tokenServer{answer: yes(authenticationv1.UserInfo{})}, credential: "t", wantErr: access.ErrUnauthenticated, wantAsked: [][]string{nil}},
-		"a token of one who is never served":  {server: tokenServer{answer: yes(authenticationv1.UserInfo{Username: "x", Groups: []string{"system:masters"}})}, credential: "t", wantErr: access.ErrForbidden, wantAsked: [][]string{nil}},
-		"an API server that can't say":        {server: tokenServer{code: http.StatusForbidden}, credential: "t", wantErr: access.ErrUnavailable},
-		"no credential":                       {wantErr: access.ErrUnauthenticated},
-		"an API key":                          {credential: "sk-ar-good", keys: keys{keyed}, want: keyed},
-		"an API key that is unknown":          {credential: "sk-ar-bad", keys: keys{keyed}, wantErr: access.ErrUnauthenticated},
-		"an API key where there are none":     {credential: "sk-ar-good", wantErr: access.ErrUnauthenticated},
-		"an API key of one who is not served": {credential: "sk-ar-good", keys: keys{access.Caller{User: v1alpha1.Requester{Username: "system:kube-proxy"}}}, wantErr: access.ErrForbidden},
+		"an opaque token":                     {server: &tokenServer{answer: yes(aliceInfo)}, credential: "t", want: aliceCaller, wantAsked: [][]string{nil}},
+		"a token for the API server":          {server: &tokenServer{answer: yes(aliceInfo)}, credential: jwt(`{"aud":["https://kubernetes.default"]}`), want: aliceCaller, wantAsked: [][]string{nil}},
+		"a token for the facade":              {server: &tokenServer{answer: yes(aliceInfo)}, credential: jwt(`{"aud":"agentruntime-facade"}`), want: aliceCaller, wantAsked: [][]string{{"agentruntime-facade"}}},
+		"a token for several":                 {server: &tokenServer{answer: yes(aliceInfo)}, credential: jwt(`{"aud":["x","agentruntime-facade"]}`), want: aliceCaller, wantAsked: [][]string{{"agentruntime-facade"}}},
+		"an OIDC client of the facade's name": {server: &tokenServer{answer: onlyAPIServer}, credential: jwt(`{"aud":"agentruntime-facade"}`), want: access.Caller{Method: access.MethodToken, User: v1alpha1.Requester{Username: "alice", Groups: []string{"system:authenticated"}}}, wantAsked: [][]string{{"agentruntime-facade"}, nil}},
+		"a token that only looks like a JWT":  {server: &tokenServer{answer: no}, credential: "a.b!.c", wantErr: access.ErrUnauthenticated, wantAsked: [][]string{nil}},
+		"a JWT without claims":                {server: &tokenServer{answer: no}, credential: jwt(`[]`), wantErr: access.ErrUnauthenticated, wantAsked: [][]string{nil}},
+		"a refused token":                     {server: &tokenServer{answer: no}, credential: "t", wantErr: access.ErrUnauthenticated, wantAsked: [][]string{nil}},
+		"a token of nobody":                   {server: &tokenServer{answer: yes(authenticationv1.UserInfo{})}, credential: "t", wantErr: access.ErrUnauthenticated, wantAsked: [][]string{nil}},
+		"a token of one who is never served":  {server: &tokenServer{answer: yes(authenticationv1.UserInfo{Username: "x", Groups: []string{"system:masters"}})}, credential: "t", wantErr: access.ErrForbidden, wantAsked: [][]string{nil}},
+		"an API server that can't say":        {server: &tokenServer{code: http.StatusForbidden}, credential: "t", wantErr: access.ErrUnavailable},
+		"no credential":                       {server: &tokenServer{}, wantErr: access.ErrUnauthenticated},
+		"an API key":                          {server: &tokenServer{}, credential: "sk-ar-good", keys: keys{keyed}, want: keyed},
+		"an API key that is unknown":          {server: &tokenServer{}, credential: "sk-ar-bad", keys: keys{keyed}, wantErr: access.ErrUnauthenticated},
+		"an API key where there are none":     {server: &tokenServer{}, credential: "sk-ar-good", wantErr: access.ErrUnauthenticated},
+		"an API key of one who is not served": {server: &tokenServer{}, credential: "sk-ar-good", keys: keys{access.Caller{User: v1alpha1.Requester{Username: "system:kube-proxy"}}}, wantErr: access.ErrForbidden},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			authenticator := newAuthenticator(t, &tc.server, func(o *access.Options) { o.Keys = tc.keys })
+			authenticator := newAuthenticator(t, tc.server, func(o *access.Options) { o.Keys = tc.keys })
 			got, err := authenticator.Authenticate(requestWith(tc.credential))
 			if !errors.Is(err, tc.wantErr) || (tc.wantErr == nil && err != nil) {
 				t.Fatalf("Authenticate: %v, want %v", err, tc.wantErr)
@@ -158,19 +158,19 @@ func TestAuthenticate(t *testing.T) {
 
 func TestAuthenticateRemembers(t *testing.T) {
 	cases := map[string]struct {
-		server tokenServer
+		server *tokenServer
 		wait   time.Duration
 		want   int32
 	}{
-		"a good token":              {server: tokenServer{answer: yes(authenticationv1.UserInfo{Username: "alice"})}, wait: access.CacheTTL - 1, want: 1},
-		"a good token for its time": {server: tokenServer{answer: yes(authenticationv1.UserInfo{Username: "alice"})}, wait: access.CacheTTL + 1, want: 2},
-		"a refused token":           {server: tokenServer{answer: no}, wait: access.CacheTTL - 1, want: 1},
-		"no failure":                {server: tokenServer{code: http.StatusForbidden}, want: 2},
+		"a good token":              {server: &tokenServer{answer: yes(authenticationv1.UserInfo{Username: "alice"})}, wait: access.CacheTTL - 1, want: 1},
+		"a good token for its time": {server: &tokenServer{answer: yes(authenticationv1.UserInfo{Username: "alice"})}, wait: access.CacheTTL + 1, want: 2},
+		"a refused token":           {server: &tokenServer{answer: no}, wait: access.CacheTTL - 1, want: 1},
+		"no failure":                {server: &tokenServer{code: http.StatusForbidden}, want: 2},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			now := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-			authenticator := newAuthenticator(t, &tc.server, func(o *access.Options) { o.Clock = now })
+			authenticator := newAuthenticator(t, tc.server, func(o *access.Options) { o.Clock = now })
 			for range 2 {
 				_, _ = authenticator.Authenticate(requestWith("t"))
 				now.SetTime(now.Now().Add(tc.wait))

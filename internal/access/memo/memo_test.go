@@ -112,10 +112,10 @@ func TestAFullHouseKeepsNoRememberedAnswerOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		release, open := make(chan struct{}), atomic.Int32{}
-		slow := func(context.Context) (memo.Answer[string], error) {
+		slow := func(ctx context.Context) (memo.Answer[string], error) {
 			open.Add(1)
 			<-release
-			return memo.Answer[string]{}, nil
+			return memo.Answer[string]{Value: "late"}, ctx.Err()
 		}
 		var group sync.WaitGroup
 		for i := range 20 {

@@ -1,6 +1,7 @@
 package access_test
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"time"
@@ -39,9 +40,9 @@ func request(credential string) *http.Request {
 func reasonOf(err error) access.Reason {
 	GinkgoHelper()
 	var unauthenticated *access.UnauthenticatedError
-	Expect(err).To(BeAssignableToTypeOf(unauthenticated))
+	Expect(errors.As(err, &unauthenticated)).To(BeTrue(), "%v is no UnauthenticatedError", err)
 	Expect(err).To(MatchError(access.ErrUnauthenticated))
-	return err.(*access.UnauthenticatedError).Reason //nolint:errorlint // asserted above
+	return unauthenticated.Reason
 }
 
 var _ = Describe("A token of Kubernetes", func() {

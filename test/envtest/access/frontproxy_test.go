@@ -53,7 +53,9 @@ var _ = Describe("The front proxy", Ordered, func() {
 	// send makes a request that says it is alice's, with the certificates.
 	send := func(header http.Header, certificates ...tls.Certificate) outcome {
 		GinkgoHelper()
-		transport := server.Client().Transport.(*http.Transport).Clone()
+		base, ok := server.Client().Transport.(*http.Transport)
+		Expect(ok).To(BeTrue())
+		transport := base.Clone()
 		transport.TLSClientConfig.Certificates = certificates
 		defer transport.CloseIdleConnections()
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, http.NoBody)

@@ -8,11 +8,9 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/clock"
 
 	"github.com/agentruntime/operator/api/v1alpha1"
 	"github.com/agentruntime/operator/internal/resttask"
@@ -113,53 +111,17 @@ func TestArgsAreExact(t *testing.T) {
 
 func TestARotatedRingIsReadAnew(t *testing.T) {
 	r := newRig(t, Limits{})
-	if _, err := r.bodies.rings.Ring(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	old := r.ring
 	r.ring = newRing(t) // what another process sealed with
 	task, _ := r.withResult(t, 1, exact)
-	// The ring was read just now: it is not read again for every body.
+	r.rings.reload = func() *sealed.KeyRing { return old }
 	if _, err := r.Result(t.Context(), task); !errors.Is(err, sealed.ErrUnknownKey) {
 		t.Errorf("opened: %v", err)
 	}
-	r.clock.SetTime(start.Add(ringRest))
-	if got, err := r.Result(t.Context(), task); err != nil || string(got) != exact {
-		t.Errorf("%s, %v", got, err)
+	r.rings.reload = func() *sealed.KeyRing { return r.ring }
+	if got, err := r.Result(t.Context(), task); err != nil || string(got) != exact || r.rings.reloads != 2 {
+		t.Errorf("%s, %v, %d reloads", got, err, r.rings.reloads)
 	}
-}
-
-func TestTheRingOutlastsItsSource(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ring, loads := newRing(t), 0
-		fail := errors.New("away")
-		cached := NewCachedRing(func(context.Context) (*sealed.KeyRing, error) {
-			loads++
-			if fail != nil {
-				return nil, fail
-			}
-			return ring, nil
-		}, clock.RealClock{})
-		check := func(what string, wantRing *sealed.KeyRing, wantLoads int) {
-			t.Helper()
-			got, err := cached.Ring(t.Context())
-			if got != wantRing || (err == nil) != (wantRing != nil) || loads != wantLoads {
-				t.Errorf("%s: ring %v, %v, %d loads", what, got, err, loads)
-			}
-		}
-		check("at first", nil, 1)
-		check("at once", nil, 1)
-		fail = nil
-		time.Sleep(ringRest)
-		check("after a rest", ring, 2)
-		time.Sleep(ringAge - 1)
-		check("while it counts", ring, 2)
-		fail = errors.New("away")
-		time.Sleep(time.Nanosecond)
-		check("when it can't be read", ring, 3)
-		check("right after that", ring, 3)
-		time.Sleep(ringRest)
-		check("later", ring, 4)
-	})
 }
 
 // Those who want one body at the same time share one look, and one who gives up does

@@ -146,6 +146,22 @@ type rig struct {
 	server *server
 	clock  *clocktesting.FakePassiveClock
 	ring   *sealed.KeyRing
+	rings  *knownRing
+}
+
+// knownRing is a ring that changes only when it is reloaded.
+type knownRing struct {
+	ring    *sealed.KeyRing
+	reload  func() *sealed.KeyRing
+	reloads int
+}
+
+func (k *knownRing) Ring(context.Context) (*sealed.KeyRing, error) { return k.ring, nil }
+
+func (k *knownRing) Reload(context.Context) (*sealed.KeyRing, error) {
+	k.reloads++
+	k.ring = k.reload()
+	return k.ring, nil
 }
 
 func newRing(t testing.TB) *sealed.KeyRing {
@@ -163,9 +179,9 @@ func newRig(t testing.TB, limits Limits) *rig {
 		server: &server{tasks: map[types.NamespacedName]*v1alpha1.CompileTask{}, payloads: map[types.NamespacedName]*v1alpha1.Payload{}},
 		clock:  clocktesting.NewFakePassiveClock(start), ring: newRing(t),
 	}
-	rings := NewCachedRing(func(context.Context) (*sealed.KeyRing, error) { return r.ring, nil }, r.clock)
+	r.rings = &knownRing{ring: r.ring, reload: func() *sealed.KeyRing { return r.ring }}
 	store, err := New(Options{
-		Informers: noInformers{}, Live: r.server, Writer: r.server, Rings: rings, Clock: r.clock, Limits: limits,
+		Informers: noInformers{}, Live: r.server, Writer: r.server, Rings: r.rings, Clock: r.clock, Limits: limits,
 		As: func(ctx context.Context, user v1alpha1.Requester) context.Context {
 			return context.WithValue(ctx, userKey{}, user.Username)
 		},

@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 
 	"github.com/agentruntime/operator/api/v1alpha1"
 	"github.com/agentruntime/operator/internal/facade/tasks"
@@ -21,7 +20,7 @@ var _ = Describe("The store", func() {
 	var r *rig
 	var namespace string
 	BeforeEach(func(ctx SpecContext) {
-		r = start(clock.RealClock{})
+		r = start()
 		namespace = newNamespace(ctx)
 	})
 	stall := func() (release func()) {
@@ -91,7 +90,7 @@ var _ = Describe("The store", func() {
 	})
 
 	It("creates a task once, whoever asks at the same time", func(ctx SpecContext) {
-		other := start(clock.RealClock{})
+		other := start()
 		task := newTask(namespace, 1)
 		var mu sync.Mutex
 		uids, taken := map[string]int{}, 0
@@ -142,7 +141,7 @@ var _ = Describe("The store", func() {
 			return got
 		}
 		Expect(pages()).To(Equal(want), "whatever the informer has by now")
-		late := start(clock.RealClock{})
+		late := start()
 		r = late
 		Expect(pages()).To(Equal(want), "from the informer alone")
 		Expect(late.live.reads()).To(BeZero())

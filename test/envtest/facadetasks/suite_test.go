@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -132,17 +131,27 @@ type rig struct {
 	lag  *lagging
 	live *countingReader
 	mu   sync.Mutex
-	ring *sealed.KeyRing
+	// ring is what the store knows, current what a reload brings.
+	ring, current *sealed.KeyRing
 }
 
-func (r *rig) load(context.Context) (*sealed.KeyRing, error) {
+// Ring is the ring that the store knows.
+func (r *rig) Ring(context.Context) (*sealed.KeyRing, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.ring, nil
 }
 
+// Reload gives the store the ring as it is now.
+func (r *rig) Reload(context.Context) (*sealed.KeyRing, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ring = r.current
+	return r.ring, nil
+}
+
 // start runs a store until the end of the spec.
-func start(clk clock.PassiveClock) *rig {
+func start() *rig {
 	GinkgoHelper()
 	informers, err := cache.New(env.Config, cache.Options{
 		Scheme: testenv.NewScheme(), ByObject: map[client.Object]cache.ByObject{&v1alpha1.CompileTask{}: tasks.CacheOptions()},
@@ -150,9 +159,9 @@ func start(clk clock.PassiveClock) *rig {
 	Expect(err).NotTo(HaveOccurred())
 	ring, err := sealed.ParseKeyRing(sealed.GenerateKeyRingData())
 	Expect(err).NotTo(HaveOccurred())
-	r := &rig{lag: &lagging{Cache: informers}, live: &countingReader{Reader: k8s}, ring: ring}
+	r := &rig{lag: &lagging{Cache: informers}, live: &countingReader{Reader: k8s}, ring: ring, current: ring}
 	r.Store, err = tasks.New(tasks.Options{
-		Informers: r.lag, Live: r.live, Writer: writer, As: impersonate.WithUser, Rings: tasks.NewCachedRing(r.load, clk), Clock: clk,
+		Informers: r.lag, Live: r.live, Writer: writer, As: impersonate.WithUser, Rings: r,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())

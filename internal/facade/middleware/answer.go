@@ -20,17 +20,19 @@ func Answer(handle Handle) http.Handler {
 	})
 }
 
-// fail answers with the error and keeps it for the log. A client that has gone is
-// answered nothing. An answer that has begun is broken off, so that nobody takes it
-// for a whole one.
+// fail answers with the error and keeps it for the log. An answer that has begun is
+// broken off, so that nobody takes it for a whole one. So is that to a client that
+// has gone, or net/http would make an empty success of it; but a body that was cut
+// off looks the same to net/http, and its sender is there and is told.
 func fail(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchangeOf(r.Context())
 	x.cause = err
 	switch {
 	case x.out.status != 0:
 		panic(http.ErrAbortHandler)
-	case errors.Is(r.Context().Err(), context.Canceled):
+	case !x.badBody && errors.Is(r.Context().Err(), context.Canceled):
 		x.out.status = statusClientGone
+		panic(http.ErrAbortHandler)
 	default:
 		wire.Fail(w, tooLate(r.Context(), err))
 	}

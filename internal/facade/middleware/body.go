@@ -56,6 +56,7 @@ func (b *Bodies) Wrap(limit int64, handle Handle) Handle {
 		r.Body = body
 		err := handle(w, r)
 		if err != nil && body.fault != nil {
+			exchangeOf(r.Context()).badBody = true
 			return body.fault
 		}
 		return err

@@ -24,6 +24,8 @@ type exchange struct {
 	info httpapi.Info
 	// badID tells that the client's request id can't be used.
 	badID bool
+	// badBody tells that the client's body was beyond a bound.
+	badBody bool
 	// cause is why the request failed, for the log.
 	cause error
 	out   *recorder

@@ -108,6 +108,24 @@ func (s *Stack) PrintLogs(to io.Writer) {
 	}
 }
 
+// races reports what the race detector has written into the logs.
+func (s *Stack) races() error {
+	var found []error
+	for _, name := range []string{"manager", "facade", "runtime"} {
+		data, err := os.ReadFile(s.Log(name))
+		if err != nil {
+			continue
+		}
+		if _, report, raced := bytes.Cut(data, []byte("WARNING: DATA RACE")); raced {
+			found = append(found, fmt.Errorf("the %s has a data race:\n%s", name, report[:min(len(report), maxRaceReport)]))
+		}
+	}
+	return errors.Join(found...)
+}
+
+// maxRaceReport is how much of a race's report is shown.
+const maxRaceReport = 8 << 10
+
 func freePort(ctx context.Context) (int, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")

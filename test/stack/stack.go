@@ -95,12 +95,22 @@ func (s *Stack) steps() []step {
 	return steps
 }
 
+// build builds the servers as the suite itself is built, and the tools plainly, so
+// that no package is compiled once more for this.
 func (s *Stack) build(ctx context.Context) error {
-	command := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(s.Dir, "bin")+"/",
-		"./cmd/manager", "./cmd/facade", "./cmd/runtime", "./cmd/arctl", "./hack/runtimecert")
+	cgo := "CGO_ENABLED=0"
+	if len(raceFlags()) > 0 {
+		cgo = "CGO_ENABLED=1"
+	}
+	return errors.Join(
+		s.goBuild(ctx, cgo, append(raceFlags(), "./cmd/manager", "./cmd/facade", "./cmd/runtime")...),
+		s.goBuild(ctx, "CGO_ENABLED=0", "./cmd/arctl", "./hack/runtimecert"))
+}
+
+func (s *Stack) goBuild(ctx context.Context, cgo string, arguments ...string) error {
+	command := exec.CommandContext(ctx, "go", append([]string{"build", "-o", filepath.Join(s.Dir, "bin") + "/"}, arguments...)...)
 	command.Dir = s.root
-	// One set of compiled packages, whatever the caller was built with.
-	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	command.Env = append(os.Environ(), cgo)
 	if out, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, out)
 	}
@@ -127,6 +137,7 @@ func (s *Stack) Stop() error {
 	if s.plane != nil {
 		failures = append(failures, s.plane.Stop())
 	}
+	failures = append(failures, s.races())
 	return errors.Join(append(failures, os.RemoveAll(s.Dir))...)
 }
 

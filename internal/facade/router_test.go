@@ -2,6 +2,8 @@ package facade
 
 import (
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -96,4 +98,29 @@ func TestTwoRoutesOfOnePlaceAreRefused(t *testing.T) {
 	if _, err := New(config); err == nil || !strings.Contains(err.Error(), "things.create") {
 		t.Errorf("New() = %v", err)
 	}
+}
+
+// Whatever is sent, the answer has an id and an envelope and leads nowhere else.
+func FuzzPaths(f *testing.F) {
+	for _, path := range []string{"/", "/api/v1/things/1", "//", "/%2e%2e/", "/namespaces/%00/api/v1/things", "/apis/x/v1/namespaces/a/things", "*", "/a?b#c"} {
+		f.Add("GET", path)
+	}
+	server := newFixture(f, aggregated, func(c *Config) { c.Limits.Rate, c.Limits.Burst = 1e9, 1e9; c.Logger = discard() })
+	f.Fuzz(func(t *testing.T, method, path string) {
+		target, err := url.ParseRequestURI(path)
+		if err != nil || strings.Contains(path, "/panic") || strings.Contains(path, "/wait") || strings.Contains(path, "/stream") {
+			t.Skip()
+		}
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Method, r.URL, r.RequestURI = method, target, path
+		r.Header.Set("Authorization", "Bearer ann")
+		answer := newRecorder()
+		server.Handler().ServeHTTP(answer, r)
+		if answer.Header().Get("X-Request-ID") == "" || answer.Header().Get("Location") != "" {
+			t.Errorf("%s %q is answered %d %v", method, path, answer.Code, answer.Header())
+		}
+		if answer.Code >= 400 && decode(t, answer.Body.Bytes()).Status != "error" {
+			t.Errorf("%s %q is answered %s", method, path, answer.Body)
+		}
+	})
 }

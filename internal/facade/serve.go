@@ -17,6 +17,13 @@ const (
 	maxHeaderBytes = 32 << 10
 	// maxStreams bounds the requests under way on one HTTP/2 connection.
 	maxStreams = 128
+	// http2Buffer bounds what one HTTP/2 connection may send ahead of what is read of
+	// it, in bytes: net/http keeps that before anyone knows whose it is. It is the
+	// least that net/http takes.
+	http2Buffer = 64 << 10
+	// http2Frame bounds one frame that a client sends, in bytes; the standard's own
+	// bound where none is agreed on.
+	http2Frame = 16 << 10
 )
 
 // Run listens on the address and serves until the context ends.
@@ -96,10 +103,13 @@ func (s *Server) httpServer(ctx context.Context) *http.Server {
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	return &http.Server{
-		Handler:           s.handler,
-		TLSConfig:         s.tlsConfig(),
-		Protocols:         protocols,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		Handler:   s.handler,
+		TLSConfig: s.tlsConfig(),
+		Protocols: protocols,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: http2Frame,
+			MaxReceiveBufferPerConnection: http2Buffer, MaxReceiveBufferPerStream: http2Buffer,
+		},
 		ReadHeaderTimeout: s.config.Times.Header,
 		IdleTimeout:       s.config.Times.Idle,
 		MaxHeaderBytes:    maxHeaderBytes,

@@ -116,14 +116,16 @@ func withTLS(t *testing.T) func(*Config) {
 
 func TestServeTLS(t *testing.T) {
 	r := start(t, withTLS(t))
-	response, err := r.client.Do(r.request(t, http.MethodPost, "/api/v1/things/", strings.NewReader("hello")))
+	// More than a connection may send ahead.
+	sent := strings.Repeat("hello", 100_000)
+	response, err := r.client.Do(r.request(t, http.MethodPost, "/api/v1/things/", strings.NewReader(sent)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
 	body, _ := io.ReadAll(response.Body)
-	if response.ProtoMajor != 2 || response.StatusCode != http.StatusOK || decode(t, body).Result.Body != "hello" {
-		t.Errorf("answered %s %d %s", response.Proto, response.StatusCode, body)
+	if response.ProtoMajor != 2 || response.StatusCode != http.StatusOK || decode(t, body).Result.Body != sent {
+		t.Errorf("answered %s %d %.100s", response.Proto, response.StatusCode, body)
 	}
 	old := &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}
 	if connection, err := tls.Dial("tcp", r.address, old); err == nil {
@@ -182,8 +184,9 @@ func TestCancelledClient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := start(t)
 			ctx, cancel := context.WithCancel(t.Context())
+			request := r.request(t, http.MethodGet, path, nil).WithContext(ctx)
 			go func() {
-				response, err := r.client.Do(r.request(t, http.MethodGet, path, nil).WithContext(ctx))
+				response, err := r.client.Do(request)
 				if err == nil {
 					_, _ = io.Copy(io.Discard, response.Body)
 					response.Body.Close()
@@ -235,6 +238,26 @@ func TestSlowBodies(t *testing.T) {
 				t.Errorf("the connection is still open: %v", err)
 			}
 		})
+	}
+}
+
+func TestSlowBodyOverHTTP2(t *testing.T) {
+	r := start(t, withTLS(t), func(c *Config) { c.Times.Body = 50 * time.Millisecond })
+	body, feed := io.Pipe()
+	defer feed.Close()
+	go func() { _, _ = feed.Write([]byte("01234")) }()
+	response, err := r.client.Do(r.request(t, http.MethodPost, "/api/v1/things", body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	answer, _ := io.ReadAll(response.Body)
+	if response.ProtoMajor != 2 || response.StatusCode != http.StatusBadRequest || !strings.Contains(string(answer), "in time") {
+		t.Errorf("answered %s %d %s", response.Proto, response.StatusCode, answer)
+	}
+	// The connection goes on.
+	if code, _ := r.get(t, "/api/v1/things"); code != http.StatusOK {
+		t.Errorf("the next request is answered %d", code)
 	}
 }
 

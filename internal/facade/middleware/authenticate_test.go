@@ -132,7 +132,7 @@ func TestAnswer(t *testing.T) {
 		}))
 		answer := httptest.NewRecorder()
 		defer func() {
-			if got := recover(); got != http.ErrAbortHandler || x.out.code() != statusClientGone || answer.Body.Len() != 0 {
+			if got, _ := recover().(error); !errors.Is(got, http.ErrAbortHandler) || x.out.code() != statusClientGone || answer.Body.Len() != 0 {
 				t.Errorf("panicked with %v, noted %d, answered %q", got, x.out.code(), answer.Body)
 			}
 		}()
@@ -144,7 +144,7 @@ func TestAnswer(t *testing.T) {
 			return errors.New("no more")
 		}))
 		defer func() {
-			if got := recover(); got != http.ErrAbortHandler {
+			if got, _ := recover().(error); !errors.Is(got, http.ErrAbortHandler) {
 				t.Errorf("panicked with %v, want http.ErrAbortHandler", got)
 			}
 		}()

@@ -16,7 +16,9 @@ const (
 	// while large bodies are turned away.
 	FreeBodyBytes = 16 << 10
 	// DefaultBodyMemory bounds what all bodies together have beyond that, in bytes.
-	DefaultBodyMemory = 64 << 20
+	// What is done with a body takes its size a few times over, so this is well below
+	// what the process may grow by.
+	DefaultBodyMemory = 32 << 20
 
 	// bodyRetry is when to come back with a body that there was no memory for.
 	bodyRetry = time.Second

@@ -79,7 +79,7 @@ func (m *Metrics) Observe(route string, stream bool) Middleware {
 	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			begin := time.Now()
+			begin, out := time.Now(), exchangeOf(r.Context()).out
 			m.inFlight.Inc()
 			// Deferred, for an answer that is broken off counts too.
 			defer func() {
@@ -87,7 +87,7 @@ func (m *Metrics) Observe(route string, stream bool) Middleware {
 				if duration != nil {
 					duration.Observe(time.Since(begin).Seconds())
 				}
-				requests.WithLabelValues(strconv.Itoa(exchangeOf(r.Context()).out.code())).Inc()
+				requests.WithLabelValues(strconv.Itoa(out.code())).Inc()
 			}()
 			next.ServeHTTP(w, r)
 		})

@@ -66,10 +66,11 @@ func (o operation) complete() operation {
 	return o.withCaller("Account")
 }
 
-// namespaced returns the operation below /namespaces/{namespace}.
+// namespaced returns the operation below /namespaces/{namespace}. A segment of dots in
+// place of a name makes another path of it, which is not found.
 func (o operation) namespaced() operation {
 	o.OperationID += NamespacedSuffix
-	return o.withCaller("Namespace")
+	return o.withCaller("Namespace").with(nil, map[string]string{"404": "Error"})
 }
 
 // withCaller adds what is shared by operations that need a caller.

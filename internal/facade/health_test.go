@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,8 +66,14 @@ func TestReady(t *testing.T) {
 
 func TestProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var fault error
-		p := &probe{ping: func(context.Context) error { return fault }}
+		fault := errors.New("refused")
+		var down atomic.Bool
+		p := &probe{ping: func(context.Context) error {
+			if down.Load() {
+				return fault
+			}
+			return nil
+		}}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); p.run(ctx) }()
@@ -74,7 +81,7 @@ func TestProbe(t *testing.T) {
 		if err := p.ready(time.Now()); err != nil {
 			t.Error(err)
 		}
-		fault = errors.New("refused")
+		down.Store(true)
 		time.Sleep(29 * time.Second)
 		if err := p.ready(time.Now()); err != nil {
 			t.Errorf("not ready after 29 s: %v", err)
@@ -83,7 +90,7 @@ func TestProbe(t *testing.T) {
 		if err := p.ready(time.Now()); !errors.Is(err, fault) {
 			t.Errorf("ready after 31 s: %v", err)
 		}
-		fault = nil
+		down.Store(false)
 		time.Sleep(10 * time.Second)
 		if err := p.ready(time.Now()); err != nil {
 			t.Errorf("not ready again: %v", err)

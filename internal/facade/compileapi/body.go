@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"hash/maphash"
 	"io"
 	"mime"
 	"net/http"
-	"slices"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -150,46 +148,4 @@ func escapedUnit(text []byte) (rune, bool) {
 		unit = unit<<4 | rune(digit)
 	}
 	return unit, true
-}
-
-// repeatedName reports whether any object of valid JSON has a name twice. It keeps a
-// hash for a name, so that the work is small whatever is sent.
-func repeatedName(body []byte) bool {
-	type frame struct {
-		object, value bool
-		names         []uint64
-	}
-	var frames []frame
-	seed := maphash.MakeSeed()
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.UseNumber()
-	for {
-		token, err := decoder.Token()
-		if err != nil {
-			return false
-		}
-		if delim, ok := token.(json.Delim); ok && (delim == '}' || delim == ']') {
-			if twice(frames[len(frames)-1].names) {
-				return true
-			}
-			frames = frames[:len(frames)-1]
-			continue
-		}
-		if len(frames) > 0 && frames[len(frames)-1].object {
-			top := &frames[len(frames)-1]
-			if top.value = !top.value; top.value {
-				name, _ := token.(string)
-				top.names = append(top.names, maphash.String(seed, name))
-				continue
-			}
-		}
-		if delim, ok := token.(json.Delim); ok {
-			frames = append(frames, frame{object: delim == '{'})
-		}
-	}
-}
-
-func twice(hashes []uint64) bool {
-	slices.Sort(hashes)
-	return len(slices.Compact(slices.Clone(hashes))) < len(hashes)
 }

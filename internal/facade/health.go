@@ -1,6 +1,7 @@
 package facade
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -16,13 +17,26 @@ const readyRetry = time.Second
 // healthRoutes tell anyone whether the process lives and whether it is ready. They
 // say nothing of who asks.
 func (s *Server) healthRoutes() []httpapi.Route {
-	// /health has the shape that OpenViking's clients look for.
 	return []httpapi.Route{
-		open("health", "/health", plain(`{"status":"ok","healthy":true}`)),
+		open("health", "/health", s.health),
 		open("health.healthz", "/healthz", plain(`{"status":"ok"}`)),
 		open("health.livez", "/livez", plain(`{"status":"ok"}`)),
 		open("health.readyz", "/readyz", s.readyz),
 	}
+}
+
+// health answers in the shape that OpenViking's clients look for, with the version.
+func (s *Server) health(w http.ResponseWriter, _ *http.Request) error {
+	body, err := json.Marshal(struct {
+		Status  string `json:"status"`
+		Healthy bool   `json:"healthy"`
+		Version string `json:"version,omitempty"`
+	}{"ok", true, s.config.Version})
+	if err != nil {
+		return fmt.Errorf("encode the health: %w", err)
+	}
+	wire.Body(w, http.StatusOK, body)
+	return nil
 }
 
 func open(name, path string, handle func(http.ResponseWriter, *http.Request) error) httpapi.Route {

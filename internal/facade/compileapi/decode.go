@@ -79,27 +79,6 @@ func parseCreate(body []byte) (createRequest, error) {
 	return request, nil
 }
 
-// membersOf splits a valid object, and tells the order of its names; nil when the
-// body is none.
-func membersOf(body []byte) (members map[string]json.RawMessage, names []string) {
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	if token, err := decoder.Token(); err != nil || token != json.Delim('{') {
-		return nil, nil
-	}
-	members = map[string]json.RawMessage{}
-	for decoder.More() {
-		token, err := decoder.Token()
-		name, ok := token.(string)
-		var value json.RawMessage
-		if err != nil || !ok || decoder.Decode(&value) != nil {
-			return nil, nil
-		}
-		members[name] = value
-		names = append(names, name)
-	}
-	return members, names
-}
-
 // decoder takes a body's members apart and notes what is wrong with them.
 type decoder struct {
 	members    map[string]json.RawMessage

@@ -28,22 +28,11 @@ func repeatedName(body []byte) bool {
 			names, opened = names[:begin], opened[:len(opened)-1]
 		case '"':
 			end, _ := scanString(body, pos+1)
-			if beforeColon(body[end+1:]) {
+			// In JSON a colon follows names only.
+			if next := skipSpace(body, end+1); next < len(body) && body[next] == ':' {
 				names = append(names, maphash.Bytes(seed, unescaped(body[pos:end+1])))
 			}
 			pos = end
-		}
-	}
-	return false
-}
-
-// beforeColon reports whether a colon comes next, which in JSON follows names only.
-func beforeColon(rest []byte) bool {
-	for _, c := range rest {
-		switch c {
-		case ' ', '\t', '\r', '\n':
-		default:
-			return c == ':'
 		}
 	}
 	return false

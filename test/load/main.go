@@ -1,10 +1,11 @@
-// Command load measures the budgets of DESIGN.md that concern CompileTasks, on a
-// control plane of its own, and exits non-zero when one is missed. What is a ratio
-// is measured against raw client-go in the same run.
+// Command load measures the budgets of DESIGN.md that concern CompileTasks and the
+// facade, on control planes of its own, and exits non-zero when one is missed. What is
+// a ratio is measured against raw client-go, or against itself, in the same run.
 //
 // The manager under test runs as a process of its own (test/kill/manager, which
 // wires what the shipped one does, without admission and leader election), and so
-// does the executor. docs/performance.md tells what each row means.
+// does the executor. The facade's rows run the programs and the configuration that
+// ship (test/stack). docs/performance.md tells what each row means.
 package main
 
 import (
@@ -32,6 +33,8 @@ type options struct {
 	running  int
 	rounds   int
 	tasks    int
+	pairs    int
+	slow     int
 	idle     time.Duration
 	workDir  string
 }
@@ -43,6 +46,8 @@ const (
 	fullRounds, quickRounds     = 5, 4
 	fullTasks, quickTasks       = 800, 400
 	fullIdle, quickIdle         = time.Minute, 20 * time.Second
+	fullPairs, quickPairs       = 1000, 300
+	fullSlow, quickSlow         = 5000, 1000
 )
 
 func main() {
@@ -64,6 +69,8 @@ func parse(args []string) (options, error) {
 	flags.IntVar(&o.running, "running", 0, fmt.Sprintf("running tasks of the row scale; 0 means %d, quick %d", fullRunning, quickRunning))
 	flags.IntVar(&o.rounds, "rounds", 0, fmt.Sprintf("rounds of the row throughput, each raw and with the operator; 0 means %d, quick %d", fullRounds, quickRounds))
 	flags.IntVar(&o.tasks, "tasks", 0, fmt.Sprintf("tasks of a round; 0 means %d, quick %d", fullTasks, quickTasks))
+	flags.IntVar(&o.pairs, "pairs", 0, fmt.Sprintf("creates, each facade and raw, of the row facade-post; 0 means %d, quick %d", fullPairs, quickPairs))
+	flags.IntVar(&o.slow, "slow", 0, fmt.Sprintf("slow clients of the row facade-slow; 0 means %d, quick %d", fullSlow, quickSlow))
 	flags.StringVar(&o.workDir, "work-dir", "", "folder for binaries, logs and profiles, kept; empty means a temporary one")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -80,6 +87,8 @@ func parse(args []string) (options, error) {
 	pick(&o.running, fullRunning, quickRunning)
 	pick(&o.rounds, fullRounds, quickRounds)
 	pick(&o.tasks, fullTasks, quickTasks)
+	pick(&o.pairs, fullPairs, quickPairs)
+	pick(&o.slow, fullSlow, quickSlow)
 	o.idle = fullIdle
 	if o.quick {
 		o.idle = quickIdle
@@ -96,6 +105,9 @@ func (o *options) check() error {
 	if o.running < fewRunning || o.finished < 0 || o.rounds < 1 || o.tasks < inFlight {
 		return fmt.Errorf("--running must be at least %d, --tasks at least %d, --rounds positive, --finished not negative", fewRunning, inFlight)
 	}
+	if o.pairs < 1 || o.slow < 1 {
+		return errors.New("--pairs and --slow must be positive")
+	}
 	return nil
 }
 
@@ -107,14 +119,18 @@ func (o *options) chosen() []string {
 	return names()
 }
 
-// row is a measurement.
-type row struct {
+// place is where rows are measured: a control plane and what they need beside it.
+type place interface{ close() }
+
+// row is a measurement at a place of its kind.
+type row[P place] struct {
 	name    string
-	measure func(*lab, context.Context) ([]result, error)
+	measure func(P, context.Context) ([]result, error)
 }
 
-func rows() []row {
-	return []row{
+// managerRows need the manager alone.
+func managerRows() []row[*lab] {
+	return []row[*lab]{
 		{"writes", (*lab).writes},
 		{"throughput", (*lab).throughput},
 		{"latency", (*lab).latency},
@@ -124,40 +140,67 @@ func rows() []row {
 	}
 }
 
+// facadeRows need all that ships.
+func facadeRows() []row[*bench] {
+	return []row[*bench]{
+		{"facade-post", (*bench).post},
+		{"facade-get", (*bench).get},
+		{"facade-slow", (*bench).slowClients},
+	}
+}
+
 func names() []string {
 	var all []string
-	for _, r := range rows() {
+	for _, r := range managerRows() {
+		all = append(all, r.name)
+	}
+	for _, r := range facadeRows() {
 		all = append(all, r.name)
 	}
 	return all
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
+	if len(args) > 0 && args[0] == crowdCommand {
+		return runCrowd(ctx, os.Stdin, out)
+	}
 	o, err := parse(args)
 	if err != nil {
 		return err
 	}
 	log.SetLogger(logr.Discard())
-	l, err := newLab(ctx, o, out)
-	if err != nil {
-		return err
+	results, managerErr := measure(ctx, o, out, managerRows(), newLab)
+	more, facadeErr := measure(ctx, o, out, facadeRows(), newBench)
+	results = append(results, more...)
+	printTable(out, results)
+	return errors.Join(append(missed(results), managerErr, facadeErr)...)
+}
+
+// measure measures those of the rows that were chosen at one place, which it opens
+// and closes. A row that fails does not keep the others from being measured.
+func measure[P place](
+	ctx context.Context, o options, out io.Writer, rows []row[P], open func(context.Context, options, io.Writer) (P, error),
+) ([]result, error) {
+	rows = slices.DeleteFunc(rows, func(r row[P]) bool { return !slices.Contains(o.chosen(), r.name) })
+	if len(rows) == 0 {
+		return nil, nil
 	}
-	defer l.close()
+	at, err := open(ctx, o, out)
+	if err != nil {
+		return nil, err
+	}
+	defer at.close()
 	var results []result
 	var problems []error
-	for _, r := range rows() {
-		if !slices.Contains(o.chosen(), r.name) {
-			continue
-		}
-		l.printf("%s ...\n", r.name)
+	for _, r := range rows {
+		_, _ = fmt.Fprintf(out, "%s ...\n", r.name)
 		began := time.Now()
-		found, err := r.measure(l, ctx)
+		found, err := r.measure(at, ctx)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("row %s: %w", r.name, err))
 		}
-		l.printf("%s took %.0f s\n", r.name, time.Since(began).Seconds())
+		_, _ = fmt.Fprintf(out, "%s took %.0f s\n", r.name, time.Since(began).Seconds())
 		results = append(results, found...)
 	}
-	printTable(out, results)
-	return errors.Join(append(problems, missed(results)...)...)
+	return results, errors.Join(problems...)
 }

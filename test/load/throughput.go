@@ -58,14 +58,14 @@ func (l *lab) throughput(ctx context.Context) ([]result, error) {
 			return nil, err
 		}
 		rawTime, operatedTime = rawTime+rawTook, operatedTime+operatedTook
-		rounds = append(rounds, fmt.Sprintf("%.0f:%.0f", rate(l.tasks, rawTook), rate(l.tasks, operatedTook)))
+		rounds = append(rounds, fmt.Sprintf("%.0f:%.0f", perSecond(l.tasks, rawTook), perSecond(l.tasks, operatedTook)))
 	}
 	after, _ := manager.Usage()
 	ratio := rawTime.Seconds() / operatedTime.Seconds()
 	total := l.rounds * l.tasks
 	return []result{{
 		what: fmt.Sprintf("quick tasks/s, %d in flight, of raw client-go", inFlight), budget: fmt.Sprintf(">= %.0f %%", 100*minRatio),
-		measured: fmt.Sprintf("%.0f %% (%.0f/s of %.0f/s)", 100*ratio, rate(total, operatedTime), rate(total, rawTime)),
+		measured: fmt.Sprintf("%.0f %% (%.0f/s of %.0f/s)", 100*ratio, perSecond(total, operatedTime), perSecond(total, rawTime)),
 		ok:       ratio >= minRatio,
 		note: fmt.Sprintf("%d rounds of %d tasks, raw:operator per second %s; raw is create + status update and watches nothing, a task of the operator counts when the client's watch shows its end; manager's CPU a task %.2f ms",
 			l.rounds, l.tasks, strings.Join(rounds, " "), float64((after.CPU-before.CPU).Microseconds())/1000/float64(total)),
@@ -74,7 +74,7 @@ func (l *lab) throughput(ctx context.Context) ([]result, error) {
 
 func second(_ time.Duration, err error) error { return err }
 
-func rate(n int, took time.Duration) float64 { return float64(n) / took.Seconds() }
+func perSecond(n int, took time.Duration) float64 { return float64(n) / took.Seconds() }
 
 // writeRaw makes the two writes of a quick task, with the same content.
 func (l *lab) writeRaw(ctx context.Context, example *v1alpha1.CompileTask) error {

@@ -1,15 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"sync"
 	"time"
-
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 
 	"github.com/agentruntime/operator/api/v1alpha1"
 )
@@ -147,17 +142,12 @@ func (s spent) String() string {
 // writes of AgentRuntimes and the API server's own Lease, which come with time and
 // not with tasks, do not.
 func (l *lab) spent(ctx context.Context) (spent, error) {
-	text, err := l.clientset.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	counts, err := requestCounts(ctx, l.clientset)
 	if err != nil {
-		return spent{}, fmt.Errorf("read the API server's metrics: %w", err)
-	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
-	if err != nil {
-		return spent{}, fmt.Errorf("parse the API server's metrics: %w", err)
+		return spent{}, err
 	}
 	var s spent
-	for _, metric := range families["apiserver_request_total"].GetMetric() {
+	for _, metric := range counts {
 		verb, resource := label(metric, "verb"), label(metric, "resource")
 		switch verb {
 		case "POST", "PUT", "PATCH", "APPLY", "DELETE":
@@ -180,15 +170,6 @@ func (l *lab) spent(ctx context.Context) (spent, error) {
 		}
 	}
 	return s, nil
-}
-
-func label(metric *dto.Metric, name string) string {
-	for _, pair := range metric.GetLabel() {
-		if pair.GetName() == name {
-			return pair.GetValue()
-		}
-	}
-	return ""
 }
 
 // stageChanges counts how often a running task was seen to change its stage.

@@ -188,9 +188,12 @@ type Usage struct {
 const clockTicks = 100
 
 // Usage reads /proc.
-func (p *Process) Usage() (Usage, error) {
+func (p *Process) Usage() (Usage, error) { return UsageOf(p.command.Process.Pid) }
+
+// UsageOf is the Usage of a process that another package has started.
+func UsageOf(pid int) (Usage, error) {
 	var usage Usage
-	folder := filepath.Join("/proc", strconv.Itoa(p.command.Process.Pid))
+	folder := filepath.Join("/proc", strconv.Itoa(pid))
 	status, err := os.ReadFile(filepath.Join(folder, "status"))
 	if err != nil {
 		return usage, fmt.Errorf("read the process's status: %w", err)

@@ -4,6 +4,7 @@
 package facade_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +31,8 @@ const (
 
 var (
 	plane *stack.Stack
-	// executor runs the tasks.
+	// executor runs the tasks, as the default runtime; the built-in one has its turn
+	// in content_test.go.
 	executor *fakeruntime.Server
 )
 
@@ -45,7 +47,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 
 	var err error
-	plane, err = stack.Start(ctx, stack.Options{WithoutRuntime: true})
+	plane, err = stack.Start(ctx, stack.Options{})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		if CurrentSpecReport().Failed() {
@@ -53,7 +55,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		}
 		Expect(plane.Stop()).To(Succeed())
 	})
-	executor, err = fakeruntime.Listen(fakeruntime.Options{Durable: true, MaxCalls: -1})
+	executor, err = fakeruntime.Listen(fakeruntime.Options{Durable: true, MaxCalls: 2000})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(executor.Close)
 	executor.On(func(c fakeruntime.Create) bool { return strings.HasPrefix(c.Payload.To, slowTarget) }, fakeruntime.Behaviour{
@@ -61,7 +63,13 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	})
 	Expect(plane.AddNamespace(ctx, team)).To(Succeed())
 	addRuntime(ctx, "quick", executor.URL, nil)
+	markDefault(ctx, "builtin", false)
 	prepareDoors(ctx)
+	first := newPerson(ctx, "first", "agentruntime-user", "agentruntime-runtime-user")
+	Eventually(func(g Gomega) {
+		got := direct.as(ctx, first, "POST", "/api/v1/compile", request("viking://resources/first"))
+		g.Expect(got.status).To(Equal(http.StatusAccepted), "the facade has seen which runtime is the default: "+got.text())
+	}).Should(Succeed())
 })
 
 // addRuntime registers the executor under a name, the first one as the default.

@@ -74,7 +74,8 @@ func (s seconds) MarshalJSON() ([]byte, error) {
 }
 
 // updatedAt is when the record last changed. An accepted cancel changes it before
-// any controller has seen it.
+// any controller has seen it: at the time that was noted, or, where none was or a clock
+// was behind, right after the change before it.
 func updatedAt(task *v1alpha1.CompileTask) time.Time {
 	at := tasks.CreatedAt(task)
 	if update := task.Status.UpdateTime; update != nil && update.After(at) {
@@ -84,8 +85,11 @@ func updatedAt(task *v1alpha1.CompileTask) time.Time {
 		return at
 	}
 	asked, err := time.Parse(time.RFC3339Nano, task.Annotations[v1alpha1.AnnotationCancelRequestedAt])
-	if err == nil && asked.After(at) {
-		at = asked.UTC()
+	switch {
+	case err == nil && asked.After(at):
+		return asked.UTC()
+	case task.DerivePhase() == v1alpha1.CompileTaskCancelling && task.Status.Phase != v1alpha1.CompileTaskCancelling:
+		return at.Add(time.Microsecond)
 	}
 	return at
 }

@@ -149,8 +149,13 @@ func TestUpdateTimeNeverGoesBack(t *testing.T) {
 		"a clock that was behind":       {func(task *v1alpha1.CompileTask) { task.Status.UpdateTime = &early }, "2026-03-01T12:00:00.000000Z"},
 		"a change":                      {func(task *v1alpha1.CompileTask) { task.Status.UpdateTime = &late }, "2026-03-01T13:00:00.123456Z"},
 		"a cancel that nobody has seen": {cancelled("2026-03-01T12:30:00.000001Z", nil), "2026-03-01T12:30:00.000001Z"},
-		"a cancel before a change":      {cancelled("2026-03-01T12:30:00.000001Z", &late), "2026-03-01T13:00:00.123456Z"},
-		"a time that is none":           {cancelled("tomorrow", nil), "2026-03-01T12:00:00.000000Z"},
+		"a cancel before a change": {func(task *v1alpha1.CompileTask) {
+			cancelled("2026-03-01T12:30:00.000001Z", &late)(task)
+			task.Status.Phase = v1alpha1.CompileTaskCancelling
+		}, "2026-03-01T13:00:00.123456Z"},
+		"a cancel by a clock that was behind": {cancelled("2026-03-01T12:30:00.000001Z", &late), "2026-03-01T13:00:00.123457Z"},
+		"a cancel whose time nobody noted":    {cancelled("", &late), "2026-03-01T13:00:00.123457Z"},
+		"a time that is none":                 {cancelled("tomorrow", nil), "2026-03-01T12:00:00.000001Z"},
 		"a time without a cancel": {func(task *v1alpha1.CompileTask) {
 			cancelled("2026-03-01T12:30:00.000001Z", nil)(task)
 			task.Spec.Cancel = false

@@ -49,13 +49,14 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// API is the dialect's handlers. It keeps no state of its own.
+// API is the dialect's handlers. It keeps no state but what lists take of its memory.
 type API struct {
 	tasks    Tasks
 	access   access.Authorizer
 	runtimes Runtimes
 	keys     KeyRings
 	limits   Limits
+	answers  *answers
 	now      func() time.Time
 }
 
@@ -69,7 +70,7 @@ func New(config Config) (*API, error) {
 	}
 	return &API{
 		tasks: config.Tasks, access: config.Authorizer, runtimes: config.Runtimes, keys: config.Keys,
-		limits: config.Limits.withDefaults(), now: config.Now,
+		limits: config.Limits.withDefaults(), answers: newAnswers(), now: config.Now,
 	}, nil
 }
 

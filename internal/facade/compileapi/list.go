@@ -68,7 +68,10 @@ func (a *API) list(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return storeError("list tasks", err)
 	}
-	records, err := a.records(r, found)
+	// What is written is held until the client has read it.
+	memory := a.answers.claim(info.Caller.User.Username)
+	defer memory.release()
+	records, err := a.records(r, found, memory)
 	if err != nil {
 		return err
 	}
@@ -113,8 +116,8 @@ func (a *API) queryFor(r *http.Request, info *httpapi.Info, request listRequest)
 }
 
 // records makes the records of a list, as many as its bound in bytes allows but at
-// least one. It is never nil.
-func (a *API) records(r *http.Request, found []*v1alpha1.CompileTask) ([]record, error) {
+// least one, and claims the memory for them. It is never nil.
+func (a *API) records(r *http.Request, found []*v1alpha1.CompileTask, memory *claim) ([]record, error) {
 	out, size := make([]record, 0, len(found)), 0
 	for _, task := range found {
 		one, err := a.record(r.Context(), task)
@@ -127,6 +130,9 @@ func (a *API) records(r *http.Request, found []*v1alpha1.CompileTask) ([]record,
 		}
 		if size > maxListBytes && len(out) > 0 {
 			break
+		}
+		if err := memory.reach(size); err != nil {
+			return nil, err
 		}
 		out = append(out, one)
 	}

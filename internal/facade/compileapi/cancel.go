@@ -48,13 +48,14 @@ func alreadyEnded(status string) *wire.Error {
 	return wire.Errorf(wire.CodeFailedPrecondition, "Task is already %s", status)
 }
 
-// checkCancelBody accepts no body, an empty one, and an empty object.
+// checkCancelBody accepts no body, an empty one, and an empty object; space alone is
+// neither, as the API's document has it.
 func checkCancelBody(r *http.Request) error {
 	body, err := readBody(r, maxCancelBytes)
 	if err != nil {
 		return err
 	}
-	if len(bytes.TrimSpace(body)) == 0 {
+	if len(body) == 0 {
 		return nil
 	}
 	var compact bytes.Buffer

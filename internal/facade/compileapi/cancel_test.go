@@ -77,7 +77,7 @@ func TestCancelBodies(t *testing.T) {
 		"an empty object":                {body: "{}", contentType: "application/json", want: 200},
 		"an empty object with space":     {body: " { } \n", contentType: "application/json", want: 200},
 		"an empty object without a type": {body: "{}", want: 200},
-		"only space":                     {body: " \n", want: 200},
+		"only space":                     {body: " \n", want: 400},
 		"a member":                       {body: `{"force":true}`, contentType: "application/json", want: 400},
 		"a list":                         {body: "[]", want: 400},
 		"null":                           {body: "null", want: 400},

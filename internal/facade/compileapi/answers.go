@@ -8,21 +8,21 @@ import (
 )
 
 const (
-	// freeAnswerBytes of every list count for nothing, so that ordinary ones go on
+	// freeAnswerBytes of every answer count for nothing, so that ordinary ones go on
 	// while large ones are turned away.
 	freeAnswerBytes = 256 << 10
-	// maxAnswerBytes bounds what all large lists under way hold together beyond that,
-	// in bytes, and maxCallerAnswerBytes what those of one caller do. A list may be
-	// held by a client that does not read it for as long as a request may take, and
+	// maxAnswerBytes bounds what all large answers under way hold together beyond
+	// that, in bytes, and maxCallerAnswerBytes what those of one caller do. A client
+	// that does not read may hold an answer for as long as a request may take, and it
 	// takes about twice its size until it is gone.
 	maxAnswerBytes       = 128 << 20
 	maxCallerAnswerBytes = 2 * maxListBytes
 
-	// answersRetry is when to come back for a list that there was no memory for.
+	// answersRetry is when to come back for what there was no memory for.
 	answersRetry = time.Second
 )
 
-// answers bounds the memory that large lists take, each caller's and all together.
+// answers bounds the memory that large answers take, each caller's and all together.
 // It is safe for concurrent use.
 type answers struct {
 	mu   sync.Mutex
@@ -33,7 +33,7 @@ type answers struct {
 
 func newAnswers() *answers { return &answers{callers: map[string]int64{}} }
 
-// claim is the memory of one list. It belongs to one request, which releases it.
+// claim is the memory of one answer. It belongs to one request, which releases it.
 type claim struct {
 	answers *answers
 	caller  string
@@ -42,7 +42,7 @@ type claim struct {
 
 func (a *answers) claim(caller string) *claim { return &claim{answers: a, caller: caller} }
 
-// reach takes what a list of that many bytes needs, beyond what it has. Without
+// reach takes what an answer of that many bytes needs, beyond what it has. Without
 // enough of the caller's own share it is RESOURCE_EXHAUSTED, and without enough of
 // what all share UNAVAILABLE. A caller who holds nothing gets one record of any size.
 func (c *claim) reach(size int) error {
@@ -57,11 +57,11 @@ func (c *claim) reach(size int) error {
 	switch {
 	case held > 0 && held+more > maxCallerAnswerBytes:
 		answer := wire.Errorf(wire.CodeResourceExhausted,
-			"too many large lists under way: let some of them end, or ask for less with limit")
+			"too many large answers under way: let some of them end, or ask for less at once")
 		answer.RetryAfter = answersRetry
 		return answer
 	case a.used > 0 && a.used+more > maxAnswerBytes:
-		answer := wire.Unavailable("too many large lists at once; try again later", "facade", "answer memory")
+		answer := wire.Unavailable("too many large answers at once; try again later", "facade", "answer memory")
 		answer.RetryAfter = answersRetry
 		return answer
 	}

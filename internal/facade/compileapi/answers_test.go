@@ -64,9 +64,9 @@ func (s stalled) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestListsThatNobodyReadsHoldTheirMemory(t *testing.T) {
+func TestAnswersThatNobodyReadsHoldTheirMemory(t *testing.T) {
 	r := newRig(t)
-	r.seed("one", becomes(v1alpha1.CompileTaskCompleted, "completed"))
+	task := r.seed("one", becomes(v1alpha1.CompileTaskCompleted, "completed"))
 	r.tasks.result = json.RawMessage(`{"a":"` + strings.Repeat("x", maxListBytes+maxListBytes/2) + `"}`)
 	slow := stalled{ResponseWriter: httptest.NewRecorder(), writing: make(chan struct{}), resume: make(chan struct{})}
 	ended := make(chan struct{})
@@ -76,9 +76,11 @@ func TestListsThatNobodyReadsHoldTheirMemory(t *testing.T) {
 		r.mux.ServeHTTP(slow, request)
 	}()
 	<-slow.writing
-	got := r.call(http.MethodGet, "/api/v1/tasks", "")
-	if got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") != "1" {
-		t.Errorf("beside a list that is not read: %d %.200s, retry after %q", got.status, got.body, got.header.Get("Retry-After"))
+	for _, path := range []string{"/api/v1/tasks", "/api/v1/tasks/" + task.TaskID()} {
+		got := r.call(http.MethodGet, path, "")
+		if got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") != "1" {
+			t.Errorf("GET %s beside a list that is not read: %d %.200s, retry after %q", path, got.status, got.body, got.header.Get("Retry-After"))
+		}
 	}
 	close(slow.resume)
 	<-ended

@@ -49,7 +49,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// API is the dialect's handlers. It keeps no state but what lists take of its memory.
+// API is the dialect's handlers. It keeps no state but what large answers take of its memory.
 type API struct {
 	tasks    Tasks
 	access   access.Authorizer

@@ -39,8 +39,7 @@ func (a *API) get(w http.ResponseWriter, r *http.Request) error {
 		notModified(w, current)
 		return nil
 	}
-	current.write(w, http.StatusOK)
-	return nil
+	return a.show(w, info, http.StatusOK, current)
 }
 
 // waitOf reads "?wait": a Go duration or whole seconds, capped at what a request of

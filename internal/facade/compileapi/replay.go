@@ -59,7 +59,7 @@ func (a *API) replay(w http.ResponseWriter, r *http.Request, ring *sealed.KeyRin
 	if err := a.require(ctx, info, access.CanReadOwn); err != nil {
 		return true, err
 	}
-	return true, a.answer(ctx, w, http.StatusAccepted, task)
+	return true, a.showTask(ctx, w, http.StatusAccepted, task)
 }
 
 // sameRequest compares a request with the one that a task was created by. A task
@@ -112,7 +112,7 @@ func (a *API) submission(w http.ResponseWriter, r *http.Request) error {
 	if task == nil {
 		return taskNotFound(key)
 	}
-	return a.answer(ctx, w, http.StatusOK, task)
+	return a.showTask(ctx, w, http.StatusOK, task)
 }
 
 // ring is the key ring, fit to name and mark tasks.

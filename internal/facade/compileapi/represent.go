@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/agentruntime/operator/api/v1alpha1"
+	"github.com/agentruntime/operator/internal/facade/httpapi"
 	"github.com/agentruntime/operator/internal/facade/wire"
 )
 
@@ -35,6 +36,27 @@ func (a *API) represent(ctx context.Context, task *v1alpha1.CompileTask) (repres
 	sum := sha256.Sum256(body)
 	etag := `"` + base64.RawURLEncoding.EncodeToString(sum[:etagBytes]) + `"`
 	return representation{body: body, etag: etag, terminal: task.Terminal()}, nil
+}
+
+// show writes what was asked for, within the caller's share of memory. What a write
+// has changed is answered without, for it can't be refused any more.
+func (a *API) show(w http.ResponseWriter, info *httpapi.Info, status int, current representation) error {
+	memory := a.answers.claim(info.Caller.User.Username)
+	defer memory.release()
+	if err := memory.reach(len(current.body)); err != nil {
+		return err
+	}
+	current.write(w, status)
+	return nil
+}
+
+// showTask is show for a task.
+func (a *API) showTask(ctx context.Context, w http.ResponseWriter, status int, task *v1alpha1.CompileTask) error {
+	current, err := a.represent(ctx, task)
+	if err != nil {
+		return err
+	}
+	return a.show(w, httpapi.InfoOf(ctx), status, current)
 }
 
 func (p representation) write(w http.ResponseWriter, status int) {

@@ -34,8 +34,9 @@ TOOL := go tool -modfile=hack/tools/go.mod
 CONTROLLER_GEN := $(TOOL) controller-gen
 GOLANGCI_LINT := $(BIN)/tools/golangci-lint
 
-# What `make test` leaves out: suites that need a real cluster.
-TEST_EXCLUDE := /test/e2e(/|$$)
+# What `make test` leaves out: suites that need a real cluster, or Python and
+# Node.js, which `make interop` runs.
+TEST_EXCLUDE := /test/(e2e|interop)(/|$$)
 TEST_TIMEOUT ?= 20m
 # Packages under test at a time; each envtest suite starts a control plane.
 TEST_PARALLEL ?= 2
@@ -95,6 +96,13 @@ test: controlplane ## Run the tests with the race detector, in shuffled order.
 	packages=$$(go list ./... | grep -Ev '$(TEST_EXCLUDE)'); \
 	KUBEBUILDER_ASSETS=$(ASSETS) go test -race -shuffle=on -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$packages
 
+# Without Python or Node.js it fails and says what to install.
+.PHONY: interop
+interop: controlplane ## Hold the REST API against the Python SDK, TypeScript and Go clients, arctl and schemathesis.
+	test/interop/python/install.sh $(BIN)/interop/python
+	test/interop/typescript/build.sh $(BIN)/interop/typescript
+	KUBEBUILDER_ASSETS=$(ASSETS) go test -count=1 -timeout 10m $(TEST_FLAGS) ./test/interop/...
+
 .PHONY: kill
 kill: controlplane ## Kill the manager at named points, many times; fails when a task is lost or run twice.
 	KUBEBUILDER_ASSETS=$(ASSETS) go run ./test/kill
@@ -151,7 +159,7 @@ $(GOLANGCI_LINT): hack/tools/lint/go.mod hack/tools/lint/go.sum hack/tools/lint/
 
 .PHONY: clean
 clean: ## Remove what was built, except the control plane in bin/k8s.
-	rm -rf $(DIST) $(BIN)/tools
+	rm -rf $(DIST) $(BIN)/tools $(BIN)/interop
 	find $(BIN) -maxdepth 1 -type f -delete 2>/dev/null || true
 	rm -f $(BIN)/kubectl-agentruntime
 

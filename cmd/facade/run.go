@@ -18,10 +18,10 @@ import (
 
 // gcPercent is the garbage, in percent of what is in use, at which it is collected.
 // Most of the facade's memory is what thousands of clients may have opened: buffers
-// and stacks of connections, at most half again of which may thus be garbage. The
+// and stacks of connections, and garbage may thus be at most 40 % on top of it. The
 // usual 100 would let the peak be twice what is in use; collecting is cheap, for what
 // is in use holds few pointers.
-const gcPercent = 50
+const gcPercent = 40
 
 // run serves until ctx ends.
 func run(ctx context.Context, o options) error {

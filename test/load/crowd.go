@@ -50,6 +50,14 @@ func (s sighting) accepted() int {
 	return n
 }
 
+// add takes in what was seen another time.
+func (s *sighting) add(other sighting) {
+	s.Least, s.Cut = min(s.Least, other.Least), s.Cut+other.Cut
+	for status, count := range other.Answers {
+		s.Answers[status] += count
+	}
+}
+
 // String implements fmt.Stringer.
 func (s sighting) String() string {
 	var parts []string
@@ -72,11 +80,7 @@ type crowd struct {
 }
 
 // gather brings the slow clients and the flood, and returns once they are there.
-func (b *bench) gather(ctx context.Context) (*crowd, error) {
-	order, err := b.crowdOrder(ctx)
-	if err != nil {
-		return nil, err
-	}
+func gather(ctx context.Context, order crowdOrder) (*crowd, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
@@ -157,7 +161,7 @@ func runCrowd(ctx context.Context, in io.Reader, out io.Writer) error {
 	swarm := startSwarm(ctx, order.Base, order.SlowKeys, order.Slow)
 	defer swarm.close()
 	// All have come, and those who came first have been cut off and are back.
-	if err := pause(ctx, 2*swarmRise); err != nil {
+	if err := pause(ctx, swarmRise+swarmRise/2); err != nil {
 		return err
 	}
 	flood := startFlood(ctx, web, order.Base, order.FloodKeys)

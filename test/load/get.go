@@ -45,6 +45,9 @@ func (b *bench) get(ctx context.Context) ([]result, error) {
 		if least.took == nil || round.asked.all() < least.asked.all() {
 			least = round
 		}
+		if least.asked.all() == 0 {
+			break
+		}
 	}
 	return getResults(took, least), nil
 }

@@ -36,7 +36,11 @@ type options struct {
 	pairs    int
 	slow     int
 	idle     time.Duration
-	workDir  string
+	// slowRounds are those of the row facade-slow, in each of which the good client
+	// is measured for slowSpan alone and as long beside the others.
+	slowRounds int
+	slowSpan   time.Duration
+	workDir    string
 }
 
 // Sizes of the full and of the quick run.
@@ -48,6 +52,9 @@ const (
 	fullIdle, quickIdle         = time.Minute, 20 * time.Second
 	fullPairs, quickPairs       = 1000, 300
 	fullSlow, quickSlow         = 5000, 1000
+
+	fullSlowRounds, quickSlowRounds = 3, 1
+	fullSlowSpan, quickSlowSpan     = 20 * time.Second, 10 * time.Second
 )
 
 func main() {
@@ -89,9 +96,9 @@ func parse(args []string) (options, error) {
 	pick(&o.tasks, fullTasks, quickTasks)
 	pick(&o.pairs, fullPairs, quickPairs)
 	pick(&o.slow, fullSlow, quickSlow)
-	o.idle = fullIdle
+	o.idle, o.slowRounds, o.slowSpan = fullIdle, fullSlowRounds, fullSlowSpan
 	if o.quick {
-		o.idle = quickIdle
+		o.idle, o.slowRounds, o.slowSpan = quickIdle, quickSlowRounds, quickSlowSpan
 	}
 	return o, o.check()
 }

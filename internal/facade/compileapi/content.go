@@ -50,7 +50,8 @@ func lookups(request viking.Canonical) []lookup {
 }
 
 // checkContent asks the runtime's content store, where one is configured, whether
-// sources, Skill and target are what they should be. The first fault in the order of
+// sources, Skill and target are what they should be, for a caller who may create the
+// task: what is there is nobody else's business. The first fault in the order of
 // B.3 is told, whichever answer came first.
 func (a *API) checkContent(ctx context.Context, info *httpapi.Info, runtime *v1alpha1.AgentRuntime, request viking.Canonical) error {
 	content, err := a.runtimes.Content(ctx, runtime, info.Caller)
@@ -59,6 +60,9 @@ func (a *API) checkContent(ctx context.Context, info *httpapi.Info, runtime *v1a
 	}
 	if content == nil {
 		return nil
+	}
+	if err := a.requireCreate(ctx, info, runtime.Name); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.limits.ContentCheck)
 	defer cancel()

@@ -73,6 +73,36 @@ func TestContentIsLookedUpBeforeATaskIsCreated(t *testing.T) {
 	}
 }
 
+// What is in a content store is told to nobody whom the API server would refuse the
+// task.
+func TestContentIsShownOnlyToThoseWhoMayCreate(t *testing.T) {
+	cases := map[string]struct {
+		taken       string
+		rightsErr   error
+		wantStatus  int
+		wantCode    string
+		wantMessage string
+	}{
+		"no right to create":         {"alice create", nil, 403, "PERMISSION_DENIED", `grant the verb "create" on compiletasks`},
+		"no right to the runtime":    {"alice use", nil, 403, "PERMISSION_DENIED", `grant the verb "use" on agentruntimes`},
+		"nobody can say who may":     {"", errors.New("no answer"), 503, "UNAVAILABLE", "access can't be checked"},
+		"a right to all but sources": {"alice get own", nil, 404, "NOT_FOUND", "viking://resources/a"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.runtimes.content = files{}
+			r.rights.set(tc.taken, false)
+			r.rights.fail(tc.rightsErr)
+			body := bodyOf(`"viking://resources/a"`, "viking://resources/w", "viking://agent/skills/s")
+			told := r.call(http.MethodPost, "/api/v1/compile", body).fails(t, tc.wantStatus, tc.wantCode)
+			if !strings.Contains(told.Message, tc.wantMessage) || len(r.tasks.all()) != 0 {
+				t.Errorf("message %q, want %q", told.Message, tc.wantMessage)
+			}
+		})
+	}
+}
+
 func TestRuntimesThatCantBeRead(t *testing.T) {
 	r := newRig(t)
 	r.runtimes.err = errors.New("cache /secret is down")

@@ -114,6 +114,10 @@ func forbidden(err error, user v1alpha1.Requester, verb, namespace string) *wire
 	if details := status.Details; details != nil && details.Kind == resourceTasks && (details.Name != "" || len(details.Causes) > 0) {
 		return &wire.Error{Code: wire.CodePermissionDenied, Message: causesOf(status)}
 	}
+	return notAllowed(user, verb, namespace)
+}
+
+func notAllowed(user v1alpha1.Requester, verb, namespace string) *wire.Error {
 	return wire.Errorf(wire.CodePermissionDenied,
 		"user %q may not %s compiletasks in namespace %q: grant the verb %q on compiletasks.agentruntime.dev there",
 		user.Username, verb, namespace, verb)

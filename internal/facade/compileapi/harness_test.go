@@ -35,7 +35,7 @@ func newRig(t testing.TB) *rig {
 	ring := newRing(t)
 	r := &rig{
 		t: t, tasks: newMemoryTasks(ring), keys: fixedRing{ring}, now: noon,
-		rights:   newRights("alice get own", "alice create", "bob get own", "bob create", "root get any"),
+		rights:   newRights("alice get own", "alice create", "alice use", "bob get own", "bob create", "bob use", "root get any"),
 		runtimes: &oneRuntime{runtime: runtimeOf("")},
 		info: httpapi.Info{
 			ID: "req-1", TraceParent: "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01",

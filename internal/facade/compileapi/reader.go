@@ -60,8 +60,8 @@ func (a *API) require(ctx context.Context, info *httpapi.Info, may question) err
 	return nil
 }
 
-// mayCreate asks RBAC whether the caller may create tasks. Creating itself does not
-// ask: the API server decides that.
+// mayCreate asks RBAC whether the caller may create tasks. Whether they do, the API
+// server decides.
 func (a *API) mayCreate(ctx context.Context, info *httpapi.Info) (bool, error) {
 	allowed, _, err := a.access.Allowed(ctx, info.Caller.User, authorizationv1.ResourceAttributes{
 		Namespace: info.Namespace, Verb: "create", Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version,
@@ -71,6 +71,21 @@ func (a *API) mayCreate(ctx context.Context, info *httpapi.Info) (bool, error) {
 		return false, accessError(err)
 	}
 	return allowed, nil
+}
+
+// requireCreate refuses a caller who may not create tasks on the runtime, before
+// anything is done for them that the API server's own refusal would come too late for.
+func (a *API) requireCreate(ctx context.Context, info *httpapi.Info, runtime string) error {
+	allowed, err := a.mayCreate(ctx, info)
+	if err != nil {
+		return err
+	}
+	if !allowed {
+		return notAllowed(info.Caller.User, "create", info.Namespace)
+	}
+	return a.require(ctx, info, func(ctx context.Context, authorizer access.Authorizer, user v1alpha1.Requester, namespace string) (access.Decision, error) {
+		return access.CanUseRuntime(ctx, authorizer, user, namespace, runtime)
+	})
 }
 
 func accessError(err error) error {

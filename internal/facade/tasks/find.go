@@ -15,21 +15,29 @@ import (
 
 var idPattern = regexp.MustCompile(`^cmp_[0-9a-f]{32}$`)
 
+// foreignSuffix makes a name that no object can have, for names have no capitals.
+const foreignSuffix = "-FOREIGN"
+
 // Find returns the namespace's task of a wire id, at least as new as this process's
-// own last write of it. Where there is none or visible refuses it, it looks live under
-// the name that the id stands for, whatever the reason, so that a task of somebody
-// else's can't be told from none: both are the same error of apierrors.IsNotFound.
-// Other errors are those of the live read.
+// own last write of it. Where there is none it looks live under the name that the id
+// stands for. Where visible refuses it, it looks live for what can't be there: so a
+// task of somebody else's can't be told from none, neither by the error, which is the
+// same of apierrors.IsNotFound, nor by the time that a task takes to be read. What
+// visible says of a task must not change while it exists. Other errors are those of
+// the live read.
 func (s *Store) Find(ctx context.Context, namespace, id string, visible func(*v1alpha1.CompileTask) bool) (*v1alpha1.CompileTask, error) {
 	if !idPattern.MatchString(id) {
 		return nil, notFound(id)
 	}
 	key := types.NamespacedName{Namespace: namespace, Name: "cmp-" + strings.TrimPrefix(id, v1alpha1.TaskIDPrefix)}
 	cached := s.index.withID(namespace, id)
-	if cached != nil && visible(cached) {
-		if s.recent.newest(cached) == cached {
-			return cached, nil
-		}
+	switch {
+	case cached == nil:
+	case !visible(cached):
+		key.Name += foreignSuffix
+	case s.recent.newest(cached) == cached:
+		return cached, nil
+	default:
 		key = keyOf(cached)
 	}
 	task, err := s.fresh(ctx, key)

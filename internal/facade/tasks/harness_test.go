@@ -31,7 +31,9 @@ type server struct {
 	tasks    map[types.NamespacedName]*v1alpha1.CompileTask
 	payloads map[types.NamespacedName]*v1alpha1.Payload
 	gets     int
-	getErr   error
+	// found counts those of gets that a task answered.
+	found  int
+	getErr error
 	// after, when set, is the answer to a write that was made, before one that was not.
 	before, after error
 	users         []string
@@ -48,6 +50,7 @@ func (s *server) Get(_ context.Context, key client.ObjectKey, object client.Obje
 	switch into := object.(type) {
 	case *v1alpha1.CompileTask:
 		if task := s.tasks[key]; task != nil {
+			s.found++
 			task.DeepCopyInto(into)
 			return nil
 		}

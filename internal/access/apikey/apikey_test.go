@@ -171,6 +171,8 @@ func TestDecodeRefuses(t *testing.T) {
 		wantErr     error
 	}{
 		"another type":            {change: func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }, wantMessage: "type"},
+		"one that no list shows":  {change: func(s *corev1.Secret) { s.Labels = nil }, wantMessage: "agentruntime.dev/api-key=true"},
+		"a label of another kind": {change: func(s *corev1.Secret) { s.Labels[apikey.Label] = "false" }, wantMessage: "agentruntime.dev/api-key=true"},
 		"one that is on its way":  {change: func(s *corev1.Secret) { s.DeletionTimestamp = &metav1.Time{Time: now} }, wantMessage: "deleted"},
 		"no hash":                 {change: func(s *corev1.Secret) { delete(s.Data, "sha256") }, wantMessage: "SHA-256"},
 		"a hash in capitals":      {change: func(s *corev1.Secret) { s.Data["sha256"] = []byte(strings.ToUpper(string(s.Data["sha256"]))) }, wantMessage: "SHA-256"},

@@ -19,7 +19,7 @@ import (
 const SecretType corev1.SecretType = "agentruntime.dev/api-key"
 
 // Label is on every key's Secret, with the value LabelValue, so that they can be
-// listed.
+// listed. A Secret without it is no key: there is none that a list does not show.
 const (
 	Label      = "agentruntime.dev/api-key"
 	LabelValue = "true"
@@ -98,6 +98,9 @@ func dataOf(grant Grant) (map[string][]byte, error) {
 func Decode(secret *corev1.Secret) (Grant, error) {
 	if secret.Type != SecretType {
 		return Grant{}, fmt.Errorf("Secret %s/%s must be of type %s", secret.Namespace, secret.Name, SecretType)
+	}
+	if secret.Labels[Label] != LabelValue {
+		return Grant{}, fmt.Errorf("Secret %s/%s must have the label %s=%s", secret.Namespace, secret.Name, Label, LabelValue)
 	}
 	if !secret.DeletionTimestamp.IsZero() {
 		return Grant{}, fmt.Errorf("Secret %s/%s is being deleted", secret.Namespace, secret.Name)

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/agentruntime/operator/api/v1alpha1"
+	"github.com/agentruntime/operator/internal/access"
 	"github.com/agentruntime/operator/internal/facade/wire"
 	"github.com/agentruntime/operator/internal/sealed"
 )
@@ -52,6 +53,10 @@ func writeError(err error, user v1alpha1.Requester, verb, namespace string) erro
 }
 
 func writeAnswer(err error, user v1alpha1.Requester, verb, namespace string) *wire.Error {
+	if unsent, ok := errors.AsType[*access.ForbiddenError](err); ok {
+		// Nobody may act as this caller, so nothing was sent; no repeat mends that.
+		return wire.Errorf(wire.CodePermissionDenied, "%s", unsent.Message)
+	}
 	switch {
 	case apierrors.IsForbidden(err):
 		return forbidden(err, user, verb, namespace)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/agentruntime/operator/api/v1alpha1"
+	"github.com/agentruntime/operator/internal/access"
 )
 
 func TestWhatTheAPIServerSaysToACreate(t *testing.T) {
@@ -37,6 +39,8 @@ func TestWhatTheAPIServerSaysToACreate(t *testing.T) {
 			wantMessage: `user "alice"`, wantHidden: "ops"},
 		"the facade may not impersonate": {err: apierrors.NewForbidden(schema.GroupResource{Group: "authentication.k8s.io", Resource: "users"}, "alice",
 			errors.New(`User "system:serviceaccount:ops:facade" cannot impersonate`)), wantStatus: 403, wantCode: "PERMISSION_DENIED", wantHidden: "ops"},
+		"the caller can't be impersonated": {err: &url.Error{Op: "Post", URL: "https://10.0.0.1", Err: &access.ForbiddenError{Message: `user "alice" has the extra "scopes"`}},
+			wantStatus: 403, wantCode: "PERMISSION_DENIED", wantMessage: `user "alice" has the extra "scopes"`, wantHidden: "10.0.0.1"},
 		"a quota is used up": {err: denied("cmp-0", "exceeded quota: tasks, requested: count/compiletasks=1, used: 5, limited: 5"), wantStatus: 403, wantCode: "PERMISSION_DENIED",
 			wantMessage: "exceeded quota: tasks"},
 		"the runtime may not be used": {err: denied("cmp-0", "x", metav1.StatusCause{Field: "spec.runtimeName", Message: `Forbidden: user "alice" may not use AgentRuntime "builtin"`}),

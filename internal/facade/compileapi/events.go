@@ -42,7 +42,6 @@ func (a *API) events(w http.ResponseWriter, r *http.Request) error {
 		return storeError("watch the task", err)
 	}
 	s := stream{api: a, info: info, id: id, out: newEventWriter(w, a.limits.EventWrite), seen: r.Header.Get("Last-Event-ID")}
-	defer s.out.done()
 	if s.out.open() != nil {
 		return nil // the reader has gone
 	}
@@ -197,6 +196,8 @@ func (e *eventWriter) event(name, id string, data []byte) error {
 	return e.write(text + "data: " + string(data) + "\n\n")
 }
 
+// write leaves its bound on the connection, for the end of the answer, which net/http
+// writes after the handler. The next request on it sets its own.
 func (e *eventWriter) write(text string) error {
 	if err := e.control.SetWriteDeadline(time.Now().Add(e.within)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return fmt.Errorf("bound the writing of an event: %w", err)
@@ -210,6 +211,3 @@ func (e *eventWriter) write(text string) error {
 	}
 	return nil
 }
-
-// done takes the bound off the connection, which may serve other requests.
-func (e *eventWriter) done() { _ = e.control.SetWriteDeadline(time.Time{}) }

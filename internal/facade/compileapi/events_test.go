@@ -140,8 +140,8 @@ func TestStreamOfATaskUntilItsEnd(t *testing.T) {
 		expect(t, tap)
 		r.tasks.change(task, becomes(v1alpha1.CompileTaskCompleted, "completed"))
 		expect(t, tap, "task:4:completed", "end:4")
-		if !ended(done) || !tap.deadline.IsZero() {
-			t.Errorf("ended %t, the connection's deadline is %s", ended(done), tap.deadline)
+		if !ended(done) || tap.deadline.IsZero() {
+			t.Errorf("ended %t, the deadline for the answer's end is %s", ended(done), tap.deadline)
 		}
 	})
 }

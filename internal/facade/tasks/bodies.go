@@ -83,7 +83,8 @@ func (b *bodies) result(ctx context.Context, task *v1alpha1.CompileTask) (json.R
 }
 
 // open opens a body with the ring as it is, and if that lacks the key, which another
-// process may have added, with the ring read anew.
+// process may have added, with the ring read anew. When that can't be read, its error
+// tells so and not sealed.ErrUnknownKey: the key may well be there.
 func (b *bodies) open(ctx context.Context, with func(*sealed.KeyRing) (json.RawMessage, error)) (json.RawMessage, error) {
 	ring, err := b.rings.Ring(ctx)
 	if err != nil {
@@ -94,8 +95,11 @@ func (b *bodies) open(ctx context.Context, with func(*sealed.KeyRing) (json.RawM
 		return body, err
 	}
 	again, reloadErr := b.rings.Reload(ctx)
-	if reloadErr != nil || again == ring {
-		return nil, errors.Join(err, reloadErr)
+	switch {
+	case reloadErr != nil:
+		return nil, fmt.Errorf("look for the key of a sealed body: %w", reloadErr)
+	case again == ring:
+		return nil, err
 	}
 	return with(again)
 }

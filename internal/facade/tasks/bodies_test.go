@@ -118,8 +118,14 @@ func TestARotatedRingIsReadAnew(t *testing.T) {
 	if _, err := r.Result(t.Context(), task); !errors.Is(err, sealed.ErrUnknownKey) {
 		t.Errorf("opened: %v", err)
 	}
+	// That is not known while the ring can't be read.
+	r.rings.err = errors.New("the API server is away")
+	if _, err := r.Result(t.Context(), task); !errors.Is(err, r.rings.err) || errors.Is(err, sealed.ErrUnknownKey) {
+		t.Errorf("without an API server: %v", err)
+	}
+	r.rings.err = nil
 	r.rings.reload = func() *sealed.KeyRing { return r.ring }
-	if got, err := r.Result(t.Context(), task); err != nil || string(got) != exact || r.rings.reloads != 2 {
+	if got, err := r.Result(t.Context(), task); err != nil || string(got) != exact || r.rings.reloads != 3 {
 		t.Errorf("%s, %v, %d reloads", got, err, r.rings.reloads)
 	}
 }

@@ -157,12 +157,17 @@ type knownRing struct {
 	ring    *sealed.KeyRing
 	reload  func() *sealed.KeyRing
 	reloads int
+	// err, when set, is why it can't be reloaded.
+	err error
 }
 
 func (k *knownRing) Ring(context.Context) (*sealed.KeyRing, error) { return k.ring, nil }
 
 func (k *knownRing) Reload(context.Context) (*sealed.KeyRing, error) {
 	k.reloads++
+	if k.err != nil {
+		return nil, k.err
+	}
 	k.ring = k.reload()
 	return k.ring, nil
 }

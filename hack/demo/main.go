@@ -56,7 +56,7 @@ func run(ctx context.Context, o options) error {
 // play is the demo from its start to where it ends, or is interrupted.
 func play(ctx context.Context, o options) (err error) {
 	d, err := start(ctx, o)
-	if err != nil {
+	if d == nil {
 		return err
 	}
 	defer func() {
@@ -66,6 +66,9 @@ func play(ctx context.Context, o options) (err error) {
 		}
 		err = errors.Join(err, d.Stop())
 	}()
+	if err != nil {
+		return err
+	}
 	if err := d.tell(ctx); err != nil {
 		return err
 	}

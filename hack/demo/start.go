@@ -30,6 +30,7 @@ type demo struct {
 	key string
 }
 
+// start returns what runs beside an error, too: then it has to be stopped.
 func start(ctx context.Context, o options) (*demo, error) {
 	running, err := stack.Start(ctx, stack.Options{
 		Assets: o.assets,

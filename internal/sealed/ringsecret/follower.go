@@ -3,6 +3,7 @@ package ringsecret
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -30,6 +31,9 @@ type Follower struct {
 	namespace string
 	clock     clock.Clock
 
+	// reloading is held by the one caller of Reload who reads for the others.
+	reloading chan struct{}
+
 	mu   sync.Mutex
 	ring *sealed.KeyRing
 	// triedAt is when it was read last, with or without success.
@@ -39,7 +43,9 @@ type Follower struct {
 
 // NewFollower returns a Follower of the namespace's ring. The reader must not cache.
 func NewFollower(reader client.Reader, namespace string, clock clock.Clock) *Follower {
-	return &Follower{reader: reader, namespace: namespace, clock: clock, err: errNotRead}
+	return &Follower{
+		reader: reader, namespace: namespace, clock: clock, err: errNotRead, reloading: make(chan struct{}, 1),
+	}
 }
 
 var errNotRead = errors.New("the key ring was not read yet")
@@ -81,8 +87,15 @@ func (f *Follower) current() (*sealed.KeyRing, error) {
 }
 
 // Reload reads the ring anew, for a body that the one at hand has no key for, unless
-// that was done in the last seconds.
+// that was done in the last seconds. Of several at once one reads, and the others wait
+// for what it has read.
 func (f *Follower) Reload(ctx context.Context) (*sealed.KeyRing, error) {
+	select {
+	case f.reloading <- struct{}{}:
+		defer func() { <-f.reloading }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for the key ring: %w", ctx.Err())
+	}
 	if f.due() {
 		if err := f.load(ctx); err != nil {
 			return nil, err
@@ -91,15 +104,11 @@ func (f *Follower) Reload(ctx context.Context) (*sealed.KeyRing, error) {
 	return f.current()
 }
 
-// due tells whether it is time for another read, to one of several who ask.
+// due tells whether it is time for another read.
 func (f *Follower) due() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.clock.Since(f.triedAt) < reloadPause {
-		return false
-	}
-	f.triedAt = f.clock.Now()
-	return true
+	return f.clock.Since(f.triedAt) >= reloadPause
 }
 
 // load keeps the ring at hand when it can't be read: what it opens it still opens.

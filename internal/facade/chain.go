@@ -2,10 +2,15 @@ package facade
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/agentruntime/operator/internal/facade/httpapi"
 	"github.com/agentruntime/operator/internal/facade/middleware"
 )
+
+// answerTime is how much longer than the request itself the taking of its answer may
+// last: a request that took too long is told so.
+const answerTime = 10 * time.Second
 
 // chain puts the middleware before a route. This is the one place that says in which
 // order a request is judged:
@@ -28,7 +33,7 @@ func (s *Server) chain(route httpapi.Route, aggregated bool) http.Handler {
 		s.metrics.Observe(route.Name, route.Stream),
 		middleware.Recover(s.config.Logger),
 		middleware.SecurityHeaders,
-		middleware.ConnectionTime(s.config.Times.Body, s.config.Times.Request),
+		middleware.ConnectionTime(s.config.Times.Body, s.config.Times.Request+answerTime),
 	}
 	authenticator := s.config.Authenticator
 	if aggregated {

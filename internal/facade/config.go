@@ -88,8 +88,8 @@ type Times struct {
 	Header time.Duration
 	// Body bounds the sending of a request's body; 10 s.
 	Body time.Duration
-	// Request bounds a request that is no stream, and the taking of its answer:
-	// 60 s beyond the longest wait, so 120 s.
+	// Request bounds a request that is no stream: 60 s beyond the longest wait, so
+	// 120 s. The taking of its answer may last 10 s longer.
 	Request time.Duration
 	// Idle is how long a connection is kept between requests; 90 s.
 	Idle time.Duration

@@ -297,6 +297,22 @@ func TestRequestTimeout(t *testing.T) {
 	}
 }
 
+// A connection that is bounded as the request is would have no time for the answer.
+func TestRequestTimeoutIsTold(t *testing.T) {
+	tests := map[string][]func(*Config){
+		"over HTTP/1": nil,
+		"over HTTP/2": {withTLS(t)},
+	}
+	for name, options := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, append(options, func(c *Config) { c.Times.Request = 20 * time.Millisecond })...)
+			if code, body := r.get(t, "/api/v1/wait"); code != http.StatusGatewayTimeout {
+				t.Errorf("answered %d %s", code, body)
+			}
+		})
+	}
+}
+
 func TestInFlightOfOneCaller(t *testing.T) {
 	r := start(t, func(c *Config) { c.Limits = middleware.Limits{InFlight: 1} })
 	first := make(chan int, 1)

@@ -9,7 +9,7 @@ import (
 // before the task is submitted.
 type RESTRequest struct {
 	// mark proves that the REST API made the task: a keyed hash of the task's
-	// namespace, its name and its requester's name.
+	// namespace, its name, its requester's name and the receivedTime.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128

@@ -31,12 +31,12 @@ func sealedTask(t *testing.T, ring *sealed.KeyRing, args string, c resttask.Cred
 	task := &v1alpha1.CompileTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: resttask.RandomName()}}
 	var err error
 	if args != "" {
-		if task.Spec.SealedArgs, err = resttask.SealArgs(ring, task.Namespace, task.Name, json.RawMessage(args)); err != nil {
+		if task.Spec.SealedArgs, err = resttask.SealArgs(ring, resttask.OriginOf(task), json.RawMessage(args)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if !c.Empty() {
-		if task.Spec.SealedCredentials, err = resttask.SealCredentials(ring, task.Namespace, task.Name, c); err != nil {
+		if task.Spec.SealedCredentials, err = resttask.SealCredentials(ring, resttask.OriginOf(task), c); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -22,23 +22,22 @@ const (
 	maxKeyCharacters = 128
 )
 
-// specBinding is the place of a body in a task's spec. It is sealed before the API
-// server has given a uid; names of the REST API are not used for two tasks of
-// different requesters, so a body can't be moved to another's task.
-func specBinding(namespace, name, field string) sealed.Binding {
-	return sealed.Binding{Namespace: namespace, Kind: kind, Name: name, Field: field}
+// binding is the place of a body in a task's spec. It is sealed before the API server
+// has given a uid; the time of the request stands in for it, which the mark fixes.
+func (o Origin) binding(field string) sealed.Binding {
+	return sealed.Binding{Namespace: o.Namespace, Kind: kind, Name: o.Name, Field: field + "@" + o.received()}
 }
 
 // SealArgs seals args, a JSON object of at most v1alpha1.MaxArgsBytes, byte for byte
 // for the named task's spec.sealedArgs. Larger ones are sealed.ErrTooLarge.
-func SealArgs(ring *sealed.KeyRing, namespace, name string, args json.RawMessage) (*v1alpha1.SealedBody, error) {
+func SealArgs(ring *sealed.KeyRing, origin Origin, args json.RawMessage) (*v1alpha1.SealedBody, error) {
 	keys, err := memberNames(args)
 	if err != nil {
-		return nil, fmt.Errorf("seal the args of CompileTask %s/%s: %w", namespace, name, err)
+		return nil, fmt.Errorf("seal the args of CompileTask %s/%s: %w", origin.Namespace, origin.Name, err)
 	}
-	body, err := sealBody(ring, specBinding(namespace, name, v1alpha1.FieldSealedArgs), args, keys)
+	body, err := sealBody(ring, origin.binding(v1alpha1.FieldSealedArgs), args, keys)
 	if err != nil {
-		return nil, fmt.Errorf("seal the args of CompileTask %s/%s: %w", namespace, name, err)
+		return nil, fmt.Errorf("seal the args of CompileTask %s/%s: %w", origin.Namespace, origin.Name, err)
 	}
 	return body, nil
 }
@@ -49,7 +48,7 @@ func OpenArgs(ring *sealed.KeyRing, task *v1alpha1.CompileTask) (json.RawMessage
 	if task.Spec.SealedArgs == nil {
 		return nil, nil
 	}
-	args, err := openBody(ring, specBinding(task.Namespace, task.Name, v1alpha1.FieldSealedArgs), task.Spec.SealedArgs)
+	args, err := openBody(ring, OriginOf(task).binding(v1alpha1.FieldSealedArgs), task.Spec.SealedArgs)
 	if err != nil {
 		return nil, fmt.Errorf("open spec.sealedArgs of CompileTask %s/%s: %w", task.Namespace, task.Name, err)
 	}

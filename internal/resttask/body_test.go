@@ -20,7 +20,7 @@ const exactArgs = `{"b" : 12345678901234567890, "a":1.0,  "c":1e2, "html":"<&>"}
 func TestArgsComeBackByteForByte(t *testing.T) {
 	ring := newRing(t)
 	task := restTask("")
-	body, err := SealArgs(ring, task.Namespace, task.Name, json.RawMessage(exactArgs))
+	body, err := SealArgs(ring, OriginOf(task), json.RawMessage(exactArgs))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,12 +43,12 @@ func TestArgsComeBackByteForByte(t *testing.T) {
 func TestSealArgsRefuses(t *testing.T) {
 	ring := newRing(t)
 	for what, args := range map[string]string{"nothing": "", "null": "null", "a list": "[1]", "cut JSON": `{"password-like`} {
-		if _, err := SealArgs(ring, "ns", someName, json.RawMessage(args)); err == nil || strings.Contains(err.Error(), "password") {
+		if _, err := SealArgs(ring, Origin{Namespace: "ns", Name: someName}, json.RawMessage(args)); err == nil || strings.Contains(err.Error(), "password") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	large := json.RawMessage(`{"a":"` + strings.Repeat("x", v1alpha1.MaxArgsBytes) + `"}`)
-	if _, err := SealArgs(ring, "ns", someName, large); !errors.Is(err, sealed.ErrTooLarge) {
+	if _, err := SealArgs(ring, Origin{Namespace: "ns", Name: someName}, large); !errors.Is(err, sealed.ErrTooLarge) {
 		t.Errorf("large args: %v, want ErrTooLarge", err)
 	}
 }
@@ -62,7 +62,7 @@ func TestKeysStayInTheirBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := SealArgs(newRing(t), "ns", someName, args)
+	body, err := SealArgs(newRing(t), Origin{Namespace: "ns", Name: someName}, args)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestCredentialsComeBackByteForByte(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			task := restTask("")
-			body, err := SealCredentials(ring, task.Namespace, task.Name, tc.credentials)
+			body, err := SealCredentials(ring, OriginOf(task), tc.credentials)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,10 +101,10 @@ func TestCredentialsComeBackByteForByte(t *testing.T) {
 	if got, err := OpenCredentials(ring, restTask("")); !got.Empty() || err != nil {
 		t.Errorf("a task without credentials: %v", err)
 	}
-	if _, err := SealCredentials(ring, "ns", someName, Credentials{}); err == nil {
+	if _, err := SealCredentials(ring, Origin{Namespace: "ns", Name: someName}, Credentials{}); err == nil {
 		t.Error("sealed nothing")
 	}
-	if _, err := SealCredentials(ring, "ns", someName, Credentials{Args: json.RawMessage("[]")}); err == nil {
+	if _, err := SealCredentials(ring, Origin{Namespace: "ns", Name: someName}, Credentials{Args: json.RawMessage("[]")}); err == nil {
 		t.Error("sealed args that are no object")
 	}
 }
@@ -112,11 +112,11 @@ func TestCredentialsComeBackByteForByte(t *testing.T) {
 // A body is of use in its own place only.
 func TestBodiesCanNotBeMoved(t *testing.T) {
 	ring := newRing(t)
-	args, err := SealArgs(ring, "team-a", someName, json.RawMessage(exactArgs))
+	args, err := SealArgs(ring, OriginOf(restTask("")), json.RawMessage(exactArgs))
 	if err != nil {
 		t.Fatal(err)
 	}
-	credentials, err := SealCredentials(ring, "team-a", someName, Credentials{APIKey: "sk-top-secret"})
+	credentials, err := SealCredentials(ring, OriginOf(restTask("")), Credentials{APIKey: "sk-top-secret"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,6 +127,7 @@ func TestBodiesCanNotBeMoved(t *testing.T) {
 	}{
 		"to another namespace": {change: func(task *v1alpha1.CompileTask) { task.Namespace = "team-b" }, want: sealed.ErrUnreadable},
 		"to another name":      {change: func(task *v1alpha1.CompileTask) { task.Name = RandomName() }, want: sealed.ErrUnreadable},
+		"to another time":      {change: receivedLater, want: sealed.ErrUnreadable},
 		"to the other field": {
 			change: func(task *v1alpha1.CompileTask) {
 				task.Spec.SealedArgs, task.Spec.SealedCredentials = task.Spec.SealedCredentials, task.Spec.SealedArgs

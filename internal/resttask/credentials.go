@@ -44,10 +44,10 @@ type credentialsBody struct {
 // SealCredentials seals credentials for the named task's spec.sealedCredentials. Args
 // of more than v1alpha1.MaxArgsBytes are sealed.ErrTooLarge; empty credentials are an
 // error of the caller.
-func SealCredentials(ring *sealed.KeyRing, namespace, name string, c Credentials) (*v1alpha1.SealedBody, error) {
-	body, err := sealCredentials(ring, specBinding(namespace, name, v1alpha1.FieldSealedCredentials), c)
+func SealCredentials(ring *sealed.KeyRing, origin Origin, c Credentials) (*v1alpha1.SealedBody, error) {
+	body, err := sealCredentials(ring, origin.binding(v1alpha1.FieldSealedCredentials), c)
 	if err != nil {
-		return nil, fmt.Errorf("seal the credentials of CompileTask %s/%s: %w", namespace, name, err)
+		return nil, fmt.Errorf("seal the credentials of CompileTask %s/%s: %w", origin.Namespace, origin.Name, err)
 	}
 	return body, nil
 }
@@ -79,7 +79,7 @@ func OpenCredentials(ring *sealed.KeyRing, task *v1alpha1.CompileTask) (Credenti
 	if task.Spec.SealedCredentials == nil {
 		return Credentials{}, nil
 	}
-	plaintext, err := openBody(ring, specBinding(task.Namespace, task.Name, v1alpha1.FieldSealedCredentials), task.Spec.SealedCredentials)
+	plaintext, err := openBody(ring, OriginOf(task).binding(v1alpha1.FieldSealedCredentials), task.Spec.SealedCredentials)
 	if err != nil {
 		return Credentials{}, fmt.Errorf("open spec.sealedCredentials of CompileTask %s/%s: %w", task.Namespace, task.Name, err)
 	}

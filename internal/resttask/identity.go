@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"regexp"
+	"strconv"
+	"time"
 
 	"github.com/agentruntime/operator/api/v1alpha1"
 	"github.com/agentruntime/operator/internal/sealed"
@@ -40,15 +42,40 @@ func KeyedName(ring *sealed.KeyRing, namespace, username, key string) string {
 	return namePrefix + ring.Name(purposeName, namespace, username, key)
 }
 
-// Mark proves that the REST API made a task: only a holder of the ring can make it,
-// and it fits no other namespace, name or requester. It is empty, and so no mark,
-// with a ring that has no name key.
-func Mark(ring *sealed.KeyRing, namespace, name, username string) string {
-	return ring.Name(purposeMark, namespace, name, username)
+// Origin is which task it is, and when its request came in. Mark and bodies are for
+// one origin, so what was made for an earlier task of the same name fits no later one.
+type Origin struct {
+	Namespace, Name string
+	// Received counts to the microsecond, as a task records it.
+	Received time.Time
 }
 
-// Marked reports whether the task has the mark that fits its namespace, its name and
-// its requester's name.
+// OriginOf is the origin that a task claims.
+func OriginOf(task *v1alpha1.CompileTask) Origin {
+	origin := Origin{Namespace: task.Namespace, Name: task.Name}
+	if rest := task.Spec.RESTRequest; rest != nil && rest.ReceivedTime != nil {
+		origin.Received = rest.ReceivedTime.Time
+	}
+	return origin
+}
+
+// received is the time as text, the same whatever its zone; empty for no time.
+func (o Origin) received() string {
+	if o.Received.IsZero() {
+		return ""
+	}
+	return strconv.FormatInt(o.Received.UnixMicro(), 10)
+}
+
+// Mark proves that the REST API made a task: only a holder of the ring can make it,
+// and it fits no other origin and no other requester. It is empty, and so no mark,
+// with a ring that has no name key.
+func Mark(ring *sealed.KeyRing, origin Origin, username string) string {
+	return ring.Name(purposeMark, origin.Namespace, origin.Name, username, origin.received())
+}
+
+// Marked reports whether the task has the mark that fits its origin and its
+// requester's name.
 func Marked(ring *sealed.KeyRing, task *v1alpha1.CompileTask) bool {
 	return MarkedFor(ring, task, task.Namespace, task.Spec.Requester.Username)
 }
@@ -59,7 +86,9 @@ func MarkedFor(ring *sealed.KeyRing, task *v1alpha1.CompileTask, namespace, user
 	if task.Spec.RESTRequest == nil || !IsName(task.Name) {
 		return false
 	}
-	want := Mark(ring, namespace, task.Name, username)
+	origin := OriginOf(task)
+	origin.Namespace = namespace
+	want := Mark(ring, origin, username)
 	return want != "" && hmac.Equal([]byte(task.Spec.RESTRequest.Mark), []byte(want))
 }
 

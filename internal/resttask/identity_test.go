@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -34,13 +35,20 @@ func namelessRing(t *testing.T) *sealed.KeyRing {
 const someName = "cmp-0123456789abcdef0123456789abcdef"
 
 func restTask(mark string) *v1alpha1.CompileTask {
+	received := metav1.NewMicroTime(time.Date(2026, 3, 1, 10, 0, 0, 1000, time.UTC))
 	return &v1alpha1.CompileTask{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: someName},
 		Spec: v1alpha1.CompileTaskSpec{
 			Requester:   v1alpha1.Requester{Username: "alice"},
-			RESTRequest: &v1alpha1.RESTRequest{Mark: mark},
+			RESTRequest: &v1alpha1.RESTRequest{Mark: mark, ReceivedTime: &received},
 		},
 	}
+}
+
+// receivedLater is the same task made again a moment later.
+func receivedLater(task *v1alpha1.CompileTask) {
+	later := metav1.NewMicroTime(task.Spec.RESTRequest.ReceivedTime.Add(time.Microsecond))
+	task.Spec.RESTRequest.ReceivedTime = &later
 }
 
 func TestNamesHaveTheFormOfTheRESTAPI(t *testing.T) {
@@ -64,7 +72,7 @@ func TestNamesHaveTheFormOfTheRESTAPI(t *testing.T) {
 		"another key":       KeyedName(ring, "team-a", "alice", "kez"),
 		"another ring":      KeyedName(newRing(t), "team-a", "alice", "key"),
 		"a moved bound":     KeyedName(ring, "team-a", "alicek", "ey"),
-		"the mark's digits": "cmp-" + Mark(ring, "team-a", "alice", "key"),
+		"the mark's digits": "cmp-" + Mark(ring, Origin{Namespace: "team-a", Name: "alice"}, "key"),
 	} {
 		if other == keyed {
 			t.Errorf("%s has the same name", what)
@@ -77,7 +85,7 @@ func TestNamesHaveTheFormOfTheRESTAPI(t *testing.T) {
 
 func TestMarkFitsOneTaskOfOneRequester(t *testing.T) {
 	ring := newRing(t)
-	mark := Mark(ring, "team-a", someName, "alice")
+	mark := Mark(ring, OriginOf(restTask("")), "alice")
 	cases := map[string]struct {
 		ring   *sealed.KeyRing
 		change func(*v1alpha1.CompileTask)
@@ -86,6 +94,8 @@ func TestMarkFitsOneTaskOfOneRequester(t *testing.T) {
 		"the task it was made for":  {change: func(*v1alpha1.CompileTask) {}, want: true},
 		"another namespace":         {change: func(task *v1alpha1.CompileTask) { task.Namespace = "team-b" }},
 		"another name":              {change: func(task *v1alpha1.CompileTask) { task.Name = RandomName() }},
+		"another time":              {change: receivedLater},
+		"no time":                   {change: func(task *v1alpha1.CompileTask) { task.Spec.RESTRequest.ReceivedTime = nil }},
 		"another requester":         {change: func(task *v1alpha1.CompileTask) { task.Spec.Requester.Username = "bob" }},
 		"a cut mark":                {change: func(task *v1alpha1.CompileTask) { task.Spec.RESTRequest.Mark = mark[:8] }},
 		"no mark":                   {change: func(task *v1alpha1.CompileTask) { task.Spec.RESTRequest.Mark = "" }},
@@ -95,7 +105,7 @@ func TestMarkFitsOneTaskOfOneRequester(t *testing.T) {
 		"no mark, and no name key":  {ring: namelessRing(t), change: func(task *v1alpha1.CompileTask) { task.Spec.RESTRequest.Mark = "" }},
 		"a name of a kubectl user's": {change: func(task *v1alpha1.CompileTask) {
 			task.Name = "mine"
-			task.Spec.RESTRequest.Mark = Mark(ring, "team-a", "mine", "alice")
+			task.Spec.RESTRequest.Mark = Mark(ring, OriginOf(task), "alice")
 		}},
 	}
 	for name, tc := range cases {
@@ -120,7 +130,7 @@ func TestMarkSurvivesARotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	old, fresh := parseRing(t, data), parseRing(t, rotated)
-	if !Marked(fresh, restTask(Mark(old, "team-a", someName, "alice"))) || !Marked(old, restTask(Mark(fresh, "team-a", someName, "alice"))) {
+	if !Marked(fresh, restTask(Mark(old, OriginOf(restTask("")), "alice"))) || !Marked(old, restTask(Mark(fresh, OriginOf(restTask("")), "alice"))) {
 		t.Error("a rotation made marks unfit")
 	}
 }

@@ -94,7 +94,7 @@ func (r *rawClient) create(ctx context.Context, example *v1alpha1.CompileTask) e
 	}
 	task.Spec.Requester = v1alpha1.Requester{}
 	task.Spec.To = fmt.Sprintf("viking://resources/raw/wiki-%d", r.serial)
-	task.Spec.RESTRequest.Mark = resttask.Mark(r.bench.ring, team, name, r.username)
+	task.Spec.RESTRequest.Mark = resttask.Mark(r.bench.ring, resttask.OriginOf(task), r.username)
 	if err := r.client.Create(ctx, task); err != nil {
 		return fmt.Errorf("create task %s: %w", name, err)
 	}

@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"context"
 	"fmt"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -132,7 +133,7 @@ func (v *compileTaskValidator) ValidateCreate(ctx context.Context, task *v1alpha
 	// The user of the request, not what the object says: this check does not rely
 	// on the stamp.
 	requester := requesterOf(request.UserInfo)
-	marked := markFits(v.keyRing, task, request.Namespace, requester.Username)
+	marked := markFits(v.keyRing, task, request.Namespace, requester.Username, time.Now())
 	faults := ValidateCompileTask(task, nil, viking.Caller{User: viking.UserID(requester.Username)}, marked)
 	denials, err := checkReferences(ctx, v.authorizer, requester, request.Namespace, &task.Spec)
 	if err != nil {

@@ -282,7 +282,9 @@ func TestAMarkIsForTheUserOfTheRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	const name = "cmp-0123456789abcdef0123456789abcdef"
-	mark := resttask.Mark(ring, "docs", name, alice.Username)
+	received := metav1.NowMicro()
+	origin := resttask.Origin{Namespace: "docs", Name: name, Received: received.Time}
+	mark := resttask.Mark(ring, origin, alice.Username)
 	bob := authenticationv1.UserInfo{Username: "bob"}
 	cases := map[string]struct {
 		ring     *sealed.KeyRing
@@ -295,14 +297,14 @@ func TestAMarkIsForTheUserOfTheRequest(t *testing.T) {
 		"somebody else as its user":      {ring: ring, user: bob, change: func(task *v1alpha1.CompileTask) { task.Spec.Requester = requesterOf(alice) }, wantCode: http.StatusUnprocessableEntity},
 		"its user, with another's stamp": {ring: ring, user: alice, change: func(task *v1alpha1.CompileTask) { task.Spec.Requester = requesterOf(bob) }},
 		"another namespace's mark": {ring: ring, user: alice, change: func(task *v1alpha1.CompileTask) {
-			task.Namespace, task.Spec.RESTRequest.Mark = "team", resttask.Mark(ring, "team", name, alice.Username)
+			task.Namespace, task.Spec.RESTRequest.Mark = "team", resttask.Mark(ring, resttask.Origin{Namespace: "team", Name: name, Received: received.Time}, alice.Username)
 		}, wantCode: http.StatusUnprocessableEntity},
 		"no key ring": {user: alice, wantCode: http.StatusUnprocessableEntity},
 	}
 	for what, tc := range cases {
 		t.Run(what, func(t *testing.T) {
 			task := makeTask(nil)
-			task.Name, task.Spec.RESTRequest = name, &v1alpha1.RESTRequest{Mark: mark}
+			task.Name, task.Spec.RESTRequest = name, &v1alpha1.RESTRequest{Mark: mark, ReceivedTime: &received}
 			if tc.change != nil {
 				tc.change(task)
 			}

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/agentruntime/operator/api/v1alpha1"
@@ -8,10 +10,17 @@ import (
 	"github.com/agentruntime/operator/internal/sealed"
 )
 
-// markFits reports whether the REST API has made the task for this user in this
+// maxMarkAge is how far from now the request of a new task may have come in: a create
+// that is long under way, and clocks that differ.
+const maxMarkAge = 5 * time.Minute
+
+// markFits reports whether the REST API has just made the task for this user in this
 // namespace. Without a ring it has made none.
-func markFits(ring *sealed.KeyRing, task *v1alpha1.CompileTask, namespace, username string) bool {
-	return ring != nil && resttask.MarkedFor(ring, task, namespace, username)
+func markFits(ring *sealed.KeyRing, task *v1alpha1.CompileTask, namespace, username string, now time.Time) bool {
+	if ring == nil || !resttask.MarkedFor(ring, task, namespace, username) {
+		return false
+	}
+	return now.Sub(resttask.OriginOf(task).Received).Abs() <= maxMarkAge
 }
 
 // validateOrigin keeps for the REST API what is its own. A name of the form
@@ -20,8 +29,9 @@ func markFits(ring *sealed.KeyRing, task *v1alpha1.CompileTask, namespace, usern
 // given one session. Such a name needs a restRequest whose mark fits, and only such a
 // task has a restRequest, or bodies that the REST API has sealed.
 //
-// A user may take the mark of an own task, once that is deleted, for another task of
-// the same name: it stays their own, and the executor takes it for the first one.
+// Within maxMarkAge a user may take the mark of an own task, once that is deleted, for
+// another task of the same name: it stays their own, and the executor takes it for the
+// first one. Later the mark fits nothing, and neither do the bodies sealed with it.
 //
 // config/policies/compiletask_names.yaml holds the same without this webhook, but
 // for the mark, which needs the key ring.

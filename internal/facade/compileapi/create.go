@@ -126,10 +126,14 @@ func (d draft) task() (*v1alpha1.CompileTask, error) {
 	return task, nil
 }
 
+func (d draft) origin() resttask.Origin {
+	return resttask.Origin{Namespace: d.info.Namespace, Name: d.name, Received: d.received}
+}
+
 func (d draft) restRequest() (*v1alpha1.RESTRequest, error) {
 	received := metav1.NewMicroTime(d.received.UTC().Truncate(time.Microsecond))
 	rest := &v1alpha1.RESTRequest{
-		Mark:         resttask.Mark(d.ring, d.info.Namespace, d.name, d.info.Caller.User.Username),
+		Mark:         resttask.Mark(d.ring, d.origin(), d.info.Caller.User.Username),
 		ReceivedTime: &received,
 	}
 	if traceParentPattern.MatchString(d.info.TraceParent) {
@@ -157,7 +161,7 @@ func (d draft) seal(spec *v1alpha1.CompileTaskSpec) error {
 	case args.exact:
 		spec.Args = &runtime.RawExtension{Raw: args.public}
 	default:
-		if spec.SealedArgs, err = resttask.SealArgs(d.ring, d.info.Namespace, d.name, args.public); err != nil {
+		if spec.SealedArgs, err = resttask.SealArgs(d.ring, d.origin(), args.public); err != nil {
 			return fmt.Errorf("seal args: %w", err)
 		}
 	}
@@ -169,7 +173,7 @@ func (d draft) sealCredentials(spec *v1alpha1.CompileTaskSpec, secret json.RawMe
 	if credentials.Empty() {
 		return nil
 	}
-	body, err := resttask.SealCredentials(d.ring, d.info.Namespace, d.name, credentials)
+	body, err := resttask.SealCredentials(d.ring, d.origin(), credentials)
 	if err != nil {
 		return fmt.Errorf("seal credentials: %w", err)
 	}

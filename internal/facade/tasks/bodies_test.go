@@ -93,7 +93,7 @@ func TestArgsAreExact(t *testing.T) {
 		t.Errorf("none: %s, %v", got, err)
 	}
 	task := newTask(2)
-	body, err := resttask.SealArgs(r.ring, task.Namespace, task.Name, json.RawMessage(exact))
+	body, err := resttask.SealArgs(r.ring, resttask.OriginOf(task), json.RawMessage(exact))
 	if err != nil {
 		t.Fatal(err)
 	}

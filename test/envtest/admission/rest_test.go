@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -22,14 +23,21 @@ import (
 // credentials.
 func restTask(namespace, user, name string) *unstructured.Unstructured {
 	GinkgoHelper()
-	args, err := resttask.SealArgs(keyRing, namespace, name, json.RawMessage(`{"n": 12345678901234567890}`))
+	return restTaskAt(namespace, user, name, time.Now())
+}
+
+// restTaskAt is restTask with the time at which its request came in.
+func restTaskAt(namespace, user, name string, received time.Time) *unstructured.Unstructured {
+	GinkgoHelper()
+	origin := resttask.Origin{Namespace: namespace, Name: name, Received: received}
+	args, err := resttask.SealArgs(keyRing, origin, json.RawMessage(`{"n": 12345678901234567890}`))
 	Expect(err).NotTo(HaveOccurred())
-	credentials, err := resttask.SealCredentials(keyRing, namespace, name, resttask.Credentials{APIKey: "sk-forwarded"})
+	credentials, err := resttask.SealCredentials(keyRing, origin, resttask.Credentials{APIKey: "sk-forwarded"})
 	Expect(err).NotTo(HaveOccurred())
 	task := taskOf(namespace, minimalSpec())
 	task.SetName(name)
 	spec := specOf(task)
-	spec["restRequest"] = map[string]any{"mark": resttask.Mark(keyRing, namespace, name, user), "receivedTime": "2026-03-01T10:00:00.000001Z"}
+	spec["restRequest"] = map[string]any{"mark": resttask.Mark(keyRing, origin, user), "receivedTime": received.UTC().Format("2006-01-02T15:04:05.000000Z07:00")}
 	spec["sealedArgs"], spec["sealedCredentials"] = plain(args), plain(credentials)
 	return task
 }
@@ -89,14 +97,15 @@ var _ = Describe("A CompileTask of the REST API", func() {
 	})
 
 	It("is refused with a mark that does not fit", func(ctx SpecContext) {
+		now := time.Now()
 		for what, mark := range map[string]string{
 			"an invented one":      "0123456789abcdef0123456789abcdef",
-			"another user's":       resttask.Mark(keyRing, namespace, name, bob.name),
-			"another namespace's":  resttask.Mark(keyRing, "default", name, alice.name),
-			"another task's":       resttask.Mark(keyRing, namespace, resttask.RandomName(), alice.name),
+			"another user's":       resttask.Mark(keyRing, resttask.Origin{Namespace: namespace, Name: name, Received: now}, bob.name),
+			"another namespace's":  resttask.Mark(keyRing, resttask.Origin{Namespace: "default", Name: name, Received: now}, alice.name),
+			"another task's":       resttask.Mark(keyRing, resttask.Origin{Namespace: namespace, Name: resttask.RandomName(), Received: now}, alice.name),
 			"the digest of a name": resttask.KeyedName(keyRing, namespace, alice.name, "key"),
 		} {
-			task := restTask(namespace, alice.name, name)
+			task := restTaskAt(namespace, alice.name, name, now)
 			markOf(mark)(specOf(task))
 			err := alice.Create(ctx, task)
 			Expect(err).To(beRefused(http.StatusUnprocessableEntity, "validate-compiletask", "spec.restRequest", "leave it out"), what)
@@ -127,6 +136,13 @@ var _ = Describe("A CompileTask of the REST API", func() {
 		Expect(alice.Create(ctx, renamed)).To(beRefused(http.StatusUnprocessableEntity, "spec.restRequest"))
 		// It is the same task of the same user to the executor, too.
 		Expect(alice.Create(ctx, original.DeepCopy())).To(Succeed())
+	})
+
+	It("is refused when its request came in long ago, or will", func(ctx SpecContext) {
+		for _, received := range []time.Time{time.Now().Add(-6 * time.Minute), time.Now().Add(6 * time.Minute)} {
+			task := restTaskAt(namespace, alice.name, name, received)
+			Expect(alice.Create(ctx, task)).To(beRefused(http.StatusUnprocessableEntity, "spec.restRequest"))
+		}
 	})
 
 	It("can't have its name generated", func(ctx SpecContext) {

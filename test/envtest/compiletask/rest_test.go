@@ -25,15 +25,15 @@ import (
 // fromREST makes a task one of the REST API's.
 func fromREST(task *v1alpha1.CompileTask) {
 	task.Name = resttask.RandomName()
-	task.Spec.RESTRequest = &v1alpha1.RESTRequest{
-		Mark: resttask.Mark(keyRing, task.Namespace, task.Name, task.Spec.Requester.Username),
-	}
+	received := metav1.NewMicroTime(time.Now())
+	task.Spec.RESTRequest = &v1alpha1.RESTRequest{ReceivedTime: &received}
+	task.Spec.RESTRequest.Mark = resttask.Mark(keyRing, resttask.OriginOf(task), task.Spec.Requester.Username)
 }
 
 // withSealed seals credentials into a task of the REST API.
 func withSealed(c resttask.Credentials) func(*v1alpha1.CompileTask) {
 	return func(task *v1alpha1.CompileTask) {
-		body, err := resttask.SealCredentials(keyRing, task.Namespace, task.Name, c)
+		body, err := resttask.SealCredentials(keyRing, resttask.OriginOf(task), c)
 		Expect(err).NotTo(HaveOccurred())
 		task.Spec.SealedCredentials = body
 	}
@@ -41,7 +41,7 @@ func withSealed(c resttask.Credentials) func(*v1alpha1.CompileTask) {
 
 func withSealedArgs(args string) func(*v1alpha1.CompileTask) {
 	return func(task *v1alpha1.CompileTask) {
-		body, err := resttask.SealArgs(keyRing, task.Namespace, task.Name, json.RawMessage(args))
+		body, err := resttask.SealArgs(keyRing, resttask.OriginOf(task), json.RawMessage(args))
 		Expect(err).NotTo(HaveOccurred())
 		task.Spec.SealedArgs = body
 	}
@@ -258,7 +258,7 @@ var _ = Describe("A CompileTask of the REST API", Ordered, func() {
 		Entry("since its key is gone", func(t *v1alpha1.CompileTask) {
 			lost, err := sealed.ParseKeyRing(sealed.GenerateKeyRingData())
 			Expect(err).NotTo(HaveOccurred())
-			t.Spec.SealedCredentials, err = resttask.SealCredentials(lost, t.Namespace, t.Name, resttask.Credentials{APIKey: secretValue()})
+			t.Spec.SealedCredentials, err = resttask.SealCredentials(lost, resttask.OriginOf(t), resttask.Credentials{APIKey: secretValue()})
 			Expect(err).NotTo(HaveOccurred())
 		}, "see whether the Secret agentruntime-key-ring has it and restart the manager"),
 	)

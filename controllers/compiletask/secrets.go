@@ -6,7 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+
+	"github.com/agentruntime/operator/api/v1alpha1"
 )
 
 const (
@@ -18,8 +19,7 @@ const (
 )
 
 // secretsIn lists the secret values in args: every string and number below a member
-// named api_key or user_key, in any case of letters, at any depth (compile-api.md,
-// B.5). Members of one name count all, as nobody knows which the executor takes. Its
+// of v1alpha1.IsSecretArg, at any depth (compile-api.md, B.5). Members of one name count all, as nobody knows which the executor takes. Its
 // errors show nothing of args.
 func secretsIn(args json.RawMessage) ([]string, error) {
 	if len(args) == 0 {
@@ -69,7 +69,7 @@ func (f *secretFinder) token(token json.Token) {
 		if top := &f.open[len(f.open)-1]; top.object && !top.value {
 			name, _ := token.(string)
 			top.value = true
-			top.valueSecret = strings.EqualFold(name, "api_key") || strings.EqualFold(name, "user_key")
+			top.valueSecret = v1alpha1.IsSecretArg(name)
 			return
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/agentruntime/operator/api/v1alpha1"
 )
 
 // Bounds of redaction.
@@ -272,7 +274,7 @@ func (w *jsonRedactor) separate() {
 // equal are numbered, so that no member hides another.
 func (w *jsonRedactor) key(frame *jsonFrame, token json.Token) error {
 	name, _ := token.(string)
-	if strings.EqualFold(name, "api_key") || strings.EqualFold(name, "user_key") {
+	if v1alpha1.IsSecretArg(name) {
 		var dropped json.RawMessage
 		return w.dec.Decode(&dropped)
 	}

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"unicode"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,12 +25,6 @@ const (
 	// maxKeyShown bounds what a message repeats of a key.
 	maxKeyShown = 64
 )
-
-// secretKeys are the keys whose values the wire takes for credentials
-// (compile-api.md, B.5), in any case of letters.
-func secretKey(key string) bool {
-	return strings.EqualFold(key, "api_key") || strings.EqualFold(key, "user_key")
-}
 
 func validateArgs(args *runtime.RawExtension, path *field.Path) field.ErrorList {
 	if args == nil {
@@ -80,7 +73,7 @@ func (c *argsCheck) object(object map[string]any, path *field.Path, depth int) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		at := keyPath(path, key)
-		if secretKey(key) {
+		if v1alpha1.IsSecretArg(key) {
 			c.add(field.Forbidden(at, "anyone who may read the task could read this credential; "+
 				"put it into a Secret of type "+v1alpha1.SecretTypeCredentials+" and name that in credentialsSecretName"))
 			continue

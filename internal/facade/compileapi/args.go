@@ -5,9 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"strings"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/agentruntime/operator/api/v1alpha1"
 )
 
 // splitArgs are the args of a request by where they may be kept.
@@ -90,12 +91,7 @@ func encodeExact(value any) (json.RawMessage, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
-// secretName reports the names whose values are credentials, in any case (B.5).
-func secretName(name string) bool {
-	return strings.EqualFold(name, "api_key") || strings.EqualFold(name, "user_key")
-}
-
-// withoutSecrets drops the members with secret names at any depth. What has none is
+// withoutSecrets drops the members of v1alpha1.IsSecretArg at any depth. What has none is
 // returned as it is.
 func withoutSecrets(raw json.RawMessage) (public json.RawMessage, removed bool, err error) {
 	if !mayHoldSecrets(raw) {
@@ -125,7 +121,7 @@ func dropSecrets(value any) (removed bool) {
 	switch value := value.(type) {
 	case map[string]any:
 		for name, member := range value {
-			if secretName(name) {
+			if v1alpha1.IsSecretArg(name) {
 				delete(value, name)
 				removed = true
 				continue

@@ -23,7 +23,6 @@ const (
 	CodeInternal           Code = "INTERNAL"
 	CodeUnavailable        Code = "UNAVAILABLE"
 	CodeDeadlineExceeded   Code = "DEADLINE_EXCEEDED"
-	CodeUnimplemented      Code = "UNIMPLEMENTED"
 	// CodeUnknown is for an HTTP status that no code stands for, such as 405.
 	CodeUnknown Code = "UNKNOWN"
 )
@@ -40,7 +39,6 @@ var statuses = map[Code]int{
 	CodeResourceExhausted:  http.StatusTooManyRequests,
 	CodeUnavailable:        http.StatusServiceUnavailable,
 	CodeDeadlineExceeded:   http.StatusGatewayTimeout,
-	CodeUnimplemented:      http.StatusNotImplemented,
 }
 
 // Error is a failure that the client is told of.

@@ -8,12 +8,11 @@ import (
 	"strconv"
 )
 
-// success is the envelope of A.1.
+// success is the envelope of A.1, without what is optional in it: a client that asks
+// for a profile does without.
 type success struct {
 	Status string `json:"status"`
 	Result any    `json:"result"`
-	// Profile is there only for a client that asked for it.
-	Profile []string `json:"profile,omitempty"`
 }
 
 // failure is the envelope of A.2.

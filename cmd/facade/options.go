@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/agentruntime/operator/internal/access/impersonate"
 )
 
 // options are the facade's flags.
@@ -40,16 +42,6 @@ type options struct {
 
 	logLevel  string
 	logFormat string
-}
-
-// extrasOfTokens are the extra attributes that the API server gives to users of
-// bound tokens; what they say narrows no rights.
-func extrasOfTokens() []string {
-	return []string{
-		"authentication.kubernetes.io/credential-id",
-		"authentication.kubernetes.io/node-name", "authentication.kubernetes.io/node-uid",
-		"authentication.kubernetes.io/pod-name", "authentication.kubernetes.io/pod-uid",
-	}
 }
 
 func (o *options) addFlags(flags *pflag.FlagSet) {
@@ -86,7 +78,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.Float64Var(&o.rateLimit, "rate-limit", 50, "The requests a second that one caller may send.")
 	flags.IntVar(&o.rateBurst, "rate-burst", 100, "The requests that one caller may send at once, after a pause.")
 	flags.IntVar(&o.maxInFlight, "max-in-flight", 64, "The requests of one caller that may be under way at a time, waits and streams included.")
-	flags.StringSliceVar(&o.impersonateExtra, "impersonate-extra", extrasOfTokens(),
+	flags.StringSliceVar(&o.impersonateExtra, "impersonate-extra", impersonate.DefaultExtras(),
 		"The extra attributes of users that the facade passes on when it writes as them, and has the right to. A user with any other can read, and not write.")
 	flags.DurationVar(&o.drainTimeout, "drain-timeout", 20*time.Second,
 		"How long requests under way may take when the facade stops.")

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
-	"strings"
 
 	"github.com/agentruntime/operator/api/v1alpha1"
 	"github.com/agentruntime/operator/internal/facade/httpapi"
@@ -65,16 +64,7 @@ func (p representation) write(w http.ResponseWriter, status int) {
 }
 
 // known reports whether the client's If-None-Match names this representation.
-func (p representation) known(header http.Header) bool {
-	for _, value := range header.Values("If-None-Match") {
-		for candidate := range strings.SplitSeq(value, ",") {
-			if candidate = strings.TrimPrefix(strings.TrimSpace(candidate), "W/"); candidate == p.etag {
-				return true
-			}
-		}
-	}
-	return false
-}
+func (p representation) known(header http.Header) bool { return wire.Known(header, p.etag) }
 
 func notModified(w http.ResponseWriter, p representation) {
 	w.Header().Set("ETag", p.etag)

@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/agentruntime/operator/internal/facade/httpapi"
+	"github.com/agentruntime/operator/internal/facade/wire"
 )
 
 //go:embed openapi.yaml
@@ -56,7 +56,7 @@ func (d *Document) serve(w http.ResponseWriter, r *http.Request) error {
 	header := w.Header()
 	header.Set("ETag", d.etag)
 	header.Set("Cache-Control", "no-cache")
-	if d.known(r.Header) {
+	if wire.Known(r.Header, d.etag) {
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
@@ -65,16 +65,4 @@ func (d *Document) serve(w http.ResponseWriter, r *http.Request) error {
 	// A client that has gone gets nothing; there is nobody to tell.
 	_, _ = w.Write(d.body)
 	return nil
-}
-
-// known reports whether the client has this document.
-func (d *Document) known(header http.Header) bool {
-	for _, value := range header.Values("If-None-Match") {
-		for candidate := range strings.SplitSeq(value, ",") {
-			if strings.TrimPrefix(strings.TrimSpace(candidate), "W/") == d.etag {
-				return true
-			}
-		}
-	}
-	return false
 }

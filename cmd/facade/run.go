@@ -9,10 +9,10 @@ import (
 	"net/http"
 	"os"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/errgroup"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -73,19 +73,18 @@ func (p *parts) run(ctx context.Context) error {
 	defer stop(nil)
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	var group errgroup.Group
+	var running sync.WaitGroup
 	for name, start := range p.background {
-		group.Go(func() error {
+		running.Go(func() {
 			err := start(background)
 			if background.Err() == nil {
 				stop(errors.Join(fmt.Errorf("the part %q has ended", name), err))
 			}
-			return nil
 		})
 	}
 	served := p.server.Run(ctx, p.options.listenAddress)
 	cancel()
-	_ = group.Wait() // They report through the context's cause.
+	running.Wait()
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return errors.Join(cause, served)
 	}

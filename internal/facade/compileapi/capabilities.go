@@ -35,14 +35,14 @@ func (a *API) capabilities(w http.ResponseWriter, r *http.Request) error {
 	if _, err := credentialsFor(runtime, info); err != nil {
 		return wire.OK(w, http.StatusOK, report(true, reasonAPIKeyRequired))
 	}
-	allowed, err := a.mayCreate(r.Context(), info)
-	if err != nil {
-		return err
-	}
-	if !allowed {
+	err = a.requireCreate(r.Context(), info, runtime.Name)
+	switch {
+	case err == nil:
+		return wire.OK(w, http.StatusOK, report(true, ""))
+	case wire.AsError(err).Code == wire.CodePermissionDenied:
 		return wire.OK(w, http.StatusOK, report(true, reasonPermissionDenied))
 	}
-	return wire.OK(w, http.StatusOK, report(true, ""))
+	return err
 }
 
 func report(configured bool, reason string) capabilityReport {

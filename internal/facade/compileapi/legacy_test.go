@@ -46,11 +46,12 @@ func TestCapabilities(t *testing.T) {
 		arrange func(*rig)
 		want    string
 	}{
-		"all is there":     {func(*rig) {}, `{"configured":true,"can_create":true,"reason_code":null}`},
-		"no runtime":       {func(r *rig) { r.runtimes.runtime = nil }, `{"configured":false,"can_create":false,"reason_code":"NOT_CONFIGURED"}`},
-		"no key":           {func(r *rig) { r.runtimes.runtime = runtimeOf(v1alpha1.CredentialsSecret) }, `{"configured":true,"can_create":false,"reason_code":"API_KEY_REQUIRED"}`},
-		"no right":         {func(r *rig) { r.rights.set("alice create", false) }, `{"configured":true,"can_create":false,"reason_code":"PERMISSION_DENIED"}`},
-		"a key to forward": {func(r *rig) { r.runtimes.runtime, r.info.Caller.Forward = runtimeOf(v1alpha1.CredentialsSecret), "k" }, `{"configured":true,"can_create":true,"reason_code":null}`},
+		"all is there":                {func(*rig) {}, `{"configured":true,"can_create":true,"reason_code":null}`},
+		"no runtime":                  {func(r *rig) { r.runtimes.runtime = nil }, `{"configured":false,"can_create":false,"reason_code":"NOT_CONFIGURED"}`},
+		"no key":                      {func(r *rig) { r.runtimes.runtime = runtimeOf(v1alpha1.CredentialsSecret) }, `{"configured":true,"can_create":false,"reason_code":"API_KEY_REQUIRED"}`},
+		"no right":                    {func(r *rig) { r.rights.set("alice create", false) }, `{"configured":true,"can_create":false,"reason_code":"PERMISSION_DENIED"}`},
+		"no right to use the runtime": {func(r *rig) { r.rights.set("alice use", false) }, `{"configured":true,"can_create":false,"reason_code":"PERMISSION_DENIED"}`},
+		"a key to forward":            {func(r *rig) { r.runtimes.runtime, r.info.Caller.Forward = runtimeOf(v1alpha1.CredentialsSecret), "k" }, `{"configured":true,"can_create":true,"reason_code":null}`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -24,7 +24,7 @@ func (a *app) apikey() *cobra.Command {
 	command := group(&cobra.Command{
 		Use: "apikey", Aliases: []string{"apikeys"}, Short: "Create, list and revoke API keys",
 		Long: `API keys are Secrets in the operator's namespace. Who may create Secrets there can
-make a key for any user but those that are never served, such as system:masters.`,
+make a key for any user but those that are never served, such as the group system:masters.`,
 	})
 	command.PersistentFlags().StringVar(&o.operatorNamespace, "operator-namespace", "agentruntime-system", "the namespace that the operator runs in")
 	command.AddCommand(a.keyCreate(&o), a.keyList(&o), a.keyRevoke(&o))

@@ -124,9 +124,12 @@ func (s *stream) send(ctx context.Context, task *v1alpha1.CompileTask) (ended bo
 }
 
 // recheck ends the stream of a reader who may not read on. That nobody can say is
-// borne for a while.
+// borne for a while, and so is an API server that hangs, for no longer than one that
+// fails at once.
 func (s *stream) recheck(ctx context.Context) (ended bool) {
-	err := s.api.recheck(ctx, s.info, s.id, s.task)
+	asking, cancel := context.WithTimeout(ctx, s.api.limits.Recheck)
+	defer cancel()
+	err := s.api.recheck(asking, s.info, s.id, s.task)
 	if err == nil {
 		s.unchecked = 0
 		return false

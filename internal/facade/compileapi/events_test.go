@@ -278,6 +278,22 @@ func TestStreamEnds(t *testing.T) {
 	})
 }
 
+func TestStreamEndsWhenItsChecksHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.info.Recheck = func(ctx context.Context) error {
+			<-ctx.Done()
+			return wire.Unavailable("hangs", "authentication", "unavailable")
+		}
+		began := time.Now()
+		_, done := r.watch(t.Context(), r.seed("one", becomes(v1alpha1.CompileTaskRunning, "agent")))
+		<-done
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("ended after %s", took)
+		}
+	})
+}
+
 // breakResult ends the task while its result can't be read now.
 func breakResult(r *rig, task *v1alpha1.CompileTask) {
 	r.tasks.resultErr = context.DeadlineExceeded

@@ -17,6 +17,10 @@ type Authenticator interface {
 	Authenticate(r *http.Request) (access.Caller, error)
 }
 
+// authenticateTime bounds the finding out who the caller is, the wait for a turn to
+// ask included.
+const authenticateTime = 15 * time.Second
+
 // authenticateRetry is when to come back when nobody could say who the caller is.
 const authenticateRetry = time.Second
 
@@ -26,7 +30,7 @@ func Authenticate(authenticator Authenticator) Middleware {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			x := exchangeOf(r.Context())
-			caller, err := authenticator.Authenticate(r)
+			caller, err := authenticate(authenticator, r)
 			if err != nil {
 				fail(w, r, accessError(err))
 				return
@@ -36,6 +40,12 @@ func Authenticate(authenticator Authenticator) Middleware {
 			next.ServeHTTP(w, r)
 		})
 	}
+}
+
+func authenticate(authenticator Authenticator, r *http.Request) (access.Caller, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), authenticateTime)
+	defer cancel()
+	return authenticator.Authenticate(r.WithContext(ctx))
 }
 
 // recheck authenticates the request again and brings the caller up to date: what an

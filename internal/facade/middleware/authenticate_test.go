@@ -10,6 +10,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -25,6 +27,22 @@ func (f authenticatorFunc) Authenticate(r *http.Request) (access.Caller, error) 
 
 func user(name string, groups ...string) access.Caller {
 	return access.Caller{User: v1alpha1.Requester{Username: name, Groups: groups}}
+}
+
+// Many bad credentials may wait for their turn to be asked about; none waits for ever.
+func TestAuthenticationIsBoundedInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		handler := Chain(http.NotFoundHandler(), Begin(false, nil),
+			Authenticate(authenticatorFunc(func(r *http.Request) (access.Caller, error) {
+				<-r.Context().Done()
+				return access.Caller{}, &access.UnavailableError{Action: "review a token", Err: r.Context().Err()}
+			})))
+		answer, began := httptest.NewRecorder(), time.Now()
+		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/", nil))
+		if took := time.Since(began); answer.Code != http.StatusServiceUnavailable || took != authenticateTime {
+			t.Errorf("answered %d after %s", answer.Code, took)
+		}
+	})
 }
 
 func TestAuthenticateFailures(t *testing.T) {

@@ -72,7 +72,7 @@ func (a *app) runCompile(ctx context.Context, o compileOptions) error {
 	if o.format != output.Human {
 		return tasks.Print(a.out, o.format, task, time.Now())
 	}
-	a.hint(fmt.Sprintf("follow it with: %s task watch %s", a.name, task.ID))
+	a.hint(fmt.Sprintf("follow it with: %s task watch %s", a.again, task.ID))
 	return nil
 }
 
@@ -94,7 +94,7 @@ func (a *app) wait(ctx context.Context, client *taskapi.Client, task *taskapi.Ta
 ) error {
 	ctx, cancel := tasks.WithTimeout(ctx, timeout)
 	defer cancel()
-	waiter := tasks.Waiter{API: client, Pace: a.pace, Screen: a.screen, Program: a.name}
+	waiter := tasks.Waiter{API: client, Pace: a.pace, Screen: a.screen, Program: a.again}
 	task, err := waiter.Wait(ctx, task)
 	if err != nil {
 		return err

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/agentruntime/operator/internal/cli/connect"
 	"github.com/agentruntime/operator/internal/cli/exit"
@@ -55,6 +57,9 @@ type app struct {
 	// parsed tells that the command line was understood, so that an error is none of
 	// usage.
 	parsed bool
+	// again is the program with the connection's flags as they were given, for
+	// commands that a hint tells the user to run.
+	again string
 }
 
 // run runs a command line and returns its exit code. It prints the error, if there
@@ -86,8 +91,8 @@ func (a *app) root() *cobra.Command {
 		Long:          longHelp,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		PersistentPreRunE: func(*cobra.Command, []string) error {
-			a.parsed = true
+		PersistentPreRunE: func(command *cobra.Command, _ []string) error {
+			a.parsed, a.again = true, a.name+connection(command.Flags())
 			return a.options.Complete(a.env)
 		},
 	}
@@ -95,6 +100,29 @@ func (a *app) root() *cobra.Command {
 	a.options.AddFlags(root.PersistentFlags())
 	root.AddCommand(a.compile(), a.task(), a.apikey(), a.runtime(), a.versions())
 	return root
+}
+
+// connection is the flags that say where to go, as they were given, but for a key.
+func connection(flags *pflag.FlagSet) string {
+	text := ""
+	flags.Visit(func(flag *pflag.Flag) {
+		switch flag.Name {
+		case "kubeconfig", "context", "namespace", "server", "api-key-file", "certificate-authority", "insecure-skip-tls-verify":
+			text += " --" + flag.Name + "=" + quoted(flag.Value.String())
+		}
+	})
+	return text
+}
+
+// quoted is a word as a shell takes it.
+func quoted(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+,", r)
+	}
+	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // group makes a command one that only has others: what else follows it is a
@@ -121,6 +149,9 @@ func (a *app) explain(err error) string {
 	if !ok {
 		if unreachable, ok := errors.AsType[*taskapi.UnreachableError](err); ok && !errors.Is(err, context.Canceled) {
 			text += "; check that " + unreachable.Server + " is the right address and is up"
+			if _, untrusted := errors.AsType[x509.UnknownAuthorityError](err); untrusted {
+				text = err.Error() + "; name the file with the server's authority by --certificate-authority"
+			}
 		}
 		return text
 	}

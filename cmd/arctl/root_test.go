@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -89,5 +92,22 @@ other     Unknown   <none>           no        ?/5       <unknown>   ?         <
 	}
 	if got := arctl(t, "--kubeconfig", kubeconfig, "runtime", "list", "-o", "yaml"); !strings.Contains(got.out, "kind: AgentRuntimeList") {
 		t.Errorf("%+v", got)
+	}
+}
+
+func TestHintsGoWhereTheCommandWent(t *testing.T) {
+	f := serve(t, func(w http.ResponseWriter, _ *http.Request) { ok(w, 202, record("pending", "queued", "")) })
+	keyFile := filepath.Join(t.TempDir(), "a key")
+	if err := os.WriteFile(keyFile, []byte("sk-test"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := runWith(t, program{}, slices.Concat(compileArgs, []string{"-n", "demo", "--server", f.URL, "--api-key-file", keyFile})...)
+	want := "follow it with: arctl --api-key-file='" + keyFile + "' --namespace=demo --server=" + f.URL + " task watch " + taskID
+	if got.code != 0 || !strings.Contains(got.err, want) {
+		t.Errorf("exit code %d, stderr %q, want %q in it", got.code, got.err, want)
+	}
+	got = runWith(t, program{}, slices.Concat(compileArgs, []string{"--server", f.URL, "--api-key", "sk-hidden"})...)
+	if strings.Contains(got.err, "sk-hidden") {
+		t.Errorf("a hint shows the key: %q", got.err)
 	}
 }

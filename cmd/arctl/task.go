@@ -142,7 +142,7 @@ func (a *app) taskWatch() *cobra.Command {
 	command := a.onTask("watch", "Print each change of a task until it has ended", func(ctx context.Context, client *taskapi.Client, id string) error {
 		ctx, cancel := tasks.WithTimeout(ctx, timeout)
 		defer cancel()
-		watcher := tasks.Watcher{API: client, Pace: a.pace, Out: a.out, Err: a.err, Format: format, Program: a.name}
+		watcher := tasks.Watcher{API: client, Pace: a.pace, Out: a.out, Err: a.err, Format: format, Program: a.again}
 		task, err := watcher.Watch(ctx, id)
 		if err != nil {
 			return err

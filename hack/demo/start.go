@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -73,7 +74,7 @@ func (d *demo) makeUser(ctx context.Context) error {
 	if d.user, err = d.AddUser(ctx, demoUser); err != nil {
 		return err
 	}
-	if err := d.AddNamespace(ctx, demoNamespace); err != nil {
+	if err := errors.Join(d.user.UseNamespace(demoNamespace), d.AddNamespace(ctx, demoNamespace)); err != nil {
 		return err
 	}
 	// In a cluster the role view shows events; here nothing aggregates it.

@@ -49,7 +49,8 @@ func refusal(kind, name string) error {
 }
 
 func refusedName(username, operatorNamespace string) bool {
-	if strings.HasPrefix(username, prefixNode) || strings.HasPrefix(username, prefixSystem) || username == user.APIServerUser {
+	if strings.HasPrefix(username, prefixNode) || strings.HasPrefix(username, prefixSystem) || username == user.APIServerUser ||
+		username == user.SystemPrivilegedGroup {
 		return true
 	}
 	namespace, name, ok := ServiceAccountOf(username)

@@ -26,6 +26,7 @@ func TestRefused(t *testing.T) {
 		"one of the nodes":                           {user: "n1", groups: []string{"system:nodes"}, want: access.ErrForbidden},
 		"a node":                                     {user: "system:node:n1", want: access.ErrForbidden},
 		"the scheduler":                              {user: "system:kube-scheduler", want: access.ErrForbidden},
+		"the masters' name":                          {user: "system:masters", want: access.ErrForbidden},
 		"the API server":                             {user: "system:apiserver", want: access.ErrForbidden},
 		"a ServiceAccount of kube-system":            {user: "system:serviceaccount:kube-system:robot", want: access.ErrForbidden},
 		"one who has the rights of kube-system's":    {user: "x", groups: []string{"system:serviceaccounts:kube-system"}, want: access.ErrForbidden},

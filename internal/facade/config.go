@@ -84,9 +84,10 @@ type Check struct {
 
 // Times bound what takes time. A zero field takes its default.
 type Times struct {
-	// Header bounds the sending of a request's header; 10 s.
+	// Header bounds the sending of a request's header; 20 s. A slow client that is cut off comes
+	// back, and costs a handshake.
 	Header time.Duration
-	// Body bounds the sending of a request's body; 10 s.
+	// Body bounds the sending of a request's body; 20 s.
 	Body time.Duration
 	// Request bounds a request that is no stream: 60 s beyond the longest wait, so
 	// 120 s. The taking of its answer may last 10 s longer.
@@ -102,7 +103,7 @@ type Times struct {
 
 func (t Times) withDefaults() Times {
 	for field, fallback := range map[*time.Duration]time.Duration{
-		&t.Header: 10 * time.Second, &t.Body: 10 * time.Second, &t.Request: 120 * time.Second,
+		&t.Header: 20 * time.Second, &t.Body: 20 * time.Second, &t.Request: 120 * time.Second,
 		&t.Idle: 90 * time.Second, &t.Drain: 20 * time.Second,
 	} {
 		if *field <= 0 {

@@ -44,6 +44,18 @@ func (s *Stack) AddUser(_ context.Context, name string, groups ...string) (*User
 	return &User{Name: name, Config: config, Kubeconfig: path}, os.WriteFile(path, data, 0o600)
 }
 
+// UseNamespace makes a namespace the one that the user's kubeconfig names.
+func (u *User) UseNamespace(namespace string) error {
+	config, err := clientcmd.LoadFromFile(u.Kubeconfig)
+	if err != nil {
+		return fmt.Errorf("read the kubeconfig of %s: %w", u.Name, err)
+	}
+	for _, context := range config.Contexts {
+		context.Namespace = namespace
+	}
+	return clientcmd.WriteToFile(*config, u.Kubeconfig)
+}
+
 // AddNamespace makes a namespace.
 func (s *Stack) AddNamespace(ctx context.Context, name string) error {
 	if err := s.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {

@@ -21,7 +21,8 @@ type Options struct {
 	// questions can't push out what is known of good ones.
 	Size int
 	// Open bounds the questions that are open at once. Whoever comes then waits
-	// within their own context.
+	// within their own context. A quarter more is kept for keys that had a good
+	// answer within MetTTL, so that a flood of strangers does not hold them up.
 	Open int
 	// Clock tells the time.
 	Clock clock.PassiveClock
@@ -34,6 +35,9 @@ type Answer[V any] struct {
 	Good bool
 }
 
+// MetTTL is how long a key that had a good answer is no stranger.
+const MetTTL = 10 * time.Minute
+
 // Ask is a question. It must end with its context. An error is not remembered.
 type Ask[V any] func(ctx context.Context) (Answer[V], error)
 
@@ -43,6 +47,10 @@ type Memo[V any] struct {
 	ttl       time.Duration
 	good, bad *cache.LRUExpireCache
 	slots     chan struct{}
+	// met has the keys that had a good answer lately, and reserved the slots that
+	// are for them alone.
+	met      *cache.LRUExpireCache
+	reserved chan struct{}
 
 	lock sync.Mutex
 	// open has the questions that run or wait for a slot; it holds at most one for
@@ -69,6 +77,9 @@ func New[V any](options Options) *Memo[V] {
 		bad:   cache.NewLRUExpireCacheWithClock(options.Size, options.Clock),
 		slots: make(chan struct{}, options.Open),
 		open:  make(map[string]*question[V]),
+
+		met:      cache.NewLRUExpireCacheWithClock(options.Size, options.Clock),
+		reserved: make(chan struct{}, max(options.Open/4, 1)),
 	}
 }
 
@@ -119,12 +130,11 @@ func (m *Memo[V]) join(key string) (asked *question[V], first bool) {
 // lead asks for all who wait.
 func (m *Memo[V]) lead(ctx context.Context, key string, asked *question[V], ask Ask[V]) (V, error) {
 	defer m.leave(key, asked)
-	select {
-	case m.slots <- struct{}{}:
-		defer func() { <-m.slots }()
-	case <-ctx.Done():
-		return asked.answer.Value, ctx.Err()
+	release, err := m.slot(ctx, key)
+	if err != nil {
+		return asked.answer.Value, err
 	}
+	defer release()
 	if answer, ok := m.remembered(key); ok {
 		// Answered between the look and the question.
 		asked.answer, asked.err, asked.abandoned = answer, nil, false
@@ -139,8 +149,25 @@ func (m *Memo[V]) lead(ctx context.Context, key string, asked *question[V], ask 
 	return answer.Value, err
 }
 
+// slot waits for a slot to ask in.
+func (m *Memo[V]) slot(ctx context.Context, key string) (release func(), err error) {
+	var reserved chan struct{} // nil, and so never free, for strangers
+	if _, met := m.met.Get(key); met {
+		reserved = m.reserved
+	}
+	select {
+	case m.slots <- struct{}{}:
+		return func() { <-m.slots }, nil
+	case reserved <- struct{}{}:
+		return func() { <-reserved }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 func (m *Memo[V]) remember(key string, answer Answer[V]) {
 	if answer.Good {
+		m.met.Add(key, nil, MetTTL)
 		m.good.Add(key, answer, m.ttl)
 		return
 	}

@@ -198,3 +198,38 @@ func TestAFollowerLeavesWithItsContext(t *testing.T) {
 		close(release)
 	})
 }
+
+func TestAFloodOfStrangersLeavesAWayForThoseMet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const open = 4
+		m := newMemo(100, open)
+		regular := &counter{good: true}
+		if _, err := m.Do(t.Context(), "regular", regular.ask); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(ttl + time.Second) // the answer counts no more
+
+		ctx, cancel := context.WithCancel(t.Context())
+		var strangers sync.WaitGroup
+		for i := range 10 * open {
+			strangers.Go(func() {
+				_, _ = m.Do(ctx, fmt.Sprintf("stranger %d", i), func(ctx context.Context) (memo.Answer[string], error) {
+					<-ctx.Done()
+					return memo.Answer[string]{}, ctx.Err()
+				})
+			})
+		}
+		synctest.Wait()
+		got, err := m.Do(t.Context(), "regular", regular.ask)
+		if err != nil || got != "2" {
+			t.Errorf("Do = %q, %v; want the second answer", got, err)
+		}
+		short, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		if _, err := m.Do(short, "one more stranger", regular.ask); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a stranger in a full house: %v, want to wait in vain", err)
+		}
+		cancel()
+		strangers.Wait()
+	})
+}

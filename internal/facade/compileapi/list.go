@@ -93,7 +93,10 @@ func (a *API) list(w http.ResponseWriter, r *http.Request) error {
 
 // queryFor turns a request into what the store is asked, once the caller may ask it.
 func (a *API) queryFor(r *http.Request, info *httpapi.Info, request listRequest) (tasks.Query, error) {
-	query := tasks.Query{Namespace: info.Namespace, Match: request.matches, Limit: request.limit}
+	query := tasks.Query{Namespace: info.Namespace, Limit: request.limit}
+	if request.filters() {
+		query.Match = request.matches
+	}
 	may := access.CanListAny
 	if !request.namespace {
 		may, query.Requester = access.CanReadOwn, info.Caller.User.Username
@@ -137,6 +140,12 @@ func (a *API) records(r *http.Request, found []*v1alpha1.CompileTask, memory *cl
 		out = append(out, one)
 	}
 	return out, nil
+}
+
+// filters reports whether there is anything to match: without it a list costs what it
+// shows, however many tasks there are.
+func (l listRequest) filters() bool {
+	return l.taskType != "" || l.status != "" || l.resourceID != "" || l.search != ""
 }
 
 // matches reports whether the task fits all filters.

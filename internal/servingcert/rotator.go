@@ -114,8 +114,15 @@ func (r *Rotator) Ensure(ctx context.Context) error {
 	if r.Publisher != nil {
 		err = r.Publisher.Publish(ctx, secret.Data[keyCACert])
 	}
-	r.current.Store(pair)
+	// A certificate whose authority nobody may trust yet waits while there is another.
+	if current := r.current.Load(); err == nil || current == nil || expired(current, r.Clock.Now()) {
+		r.current.Store(pair)
+	}
 	return err
+}
+
+func expired(certificate *tls.Certificate, now time.Time) bool {
+	return certificate.Leaf == nil || !now.Before(certificate.Leaf.NotAfter)
 }
 
 // load reads the certificate, after it renewed what is due.

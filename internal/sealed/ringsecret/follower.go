@@ -21,7 +21,7 @@ const (
 	// followRetry is the wait while there is no ring yet.
 	followRetry = time.Second
 	// reloadPause bounds how often Reload reads.
-	reloadPause = 5 * time.Second
+	reloadPause = time.Second
 )
 
 // Follower holds the key ring for a process that only reads it, and may be there

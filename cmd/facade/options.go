@@ -128,6 +128,9 @@ func (o *options) validateLimits() error {
 	if o.rateLimit <= 0 || o.rateBurst < 1 || o.maxInFlight < 1 {
 		return errors.New("--rate-limit, --rate-burst and --max-in-flight must be positive")
 	}
+	if host, _, err := net.SplitHostPort(o.metricsAddress); o.metricsInsecure && (err != nil || !isLoopback(host)) {
+		return fmt.Errorf("--metrics-insecure: %q is no loopback address", o.metricsAddress)
+	}
 	if o.drainTimeout < 0 || o.drainTimeout > 10*time.Minute {
 		return fmt.Errorf("--drain-timeout %s is not within 0s and 10m", o.drainTimeout)
 	}

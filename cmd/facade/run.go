@@ -112,8 +112,9 @@ func (p *parts) healthHandler() http.Handler {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := p.server.Ready(); err != nil {
-			p.log.Debug("Not ready", "err", err)
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			// Which part it is, is told by the server's own /readyz.
+			p.log.Info("Not ready", "err", err)
+			http.Error(w, "not ready; see the log", http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")

@@ -67,7 +67,9 @@ func (p *process) stop() error {
 	case <-p.done:
 		return nil
 	case <-time.After(stopTimeout):
-		return errors.Join(fmt.Errorf("%s did not end when asked", p.name), p.command.Process.Kill())
+		err := p.command.Process.Kill()
+		<-p.done
+		return errors.Join(fmt.Errorf("%s did not end when asked", p.name), err)
 	}
 }
 

@@ -177,8 +177,9 @@ func setupControllers(mgr ctrl.Manager, o options, keyRing *sealed.KeyRing) (*co
 	tasks := &compiletask.Reconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Executors: executors,
 		Authorizer: access.NewSubjectAccessReviews(clientset.AuthorizationV1()),
-		KeyRing:    keyRing, Recorder: mgr.GetEventRecorder("agentruntime-compiletask"),
-		Metrics: taskMetrics, Clock: clock.RealClock{}, FirstPollWait: o.firstPollWait,
+		KeyRing:    keyRing, ReloadKeyRing: ringsecret.NewFollower(mgr.GetAPIReader(), o.namespace, clock.RealClock{}).Reload,
+		Recorder: mgr.GetEventRecorder("agentruntime-compiletask"),
+		Metrics:  taskMetrics, Clock: clock.RealClock{}, FirstPollWait: o.firstPollWait,
 	}
 	if err := tasks.SetupWithManager(mgr); err != nil {
 		return nil, err

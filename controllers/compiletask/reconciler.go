@@ -38,10 +38,13 @@ type Reconciler struct {
 	Authorizer access.Authorizer
 	// KeyRing opens what the REST API has sealed and checks its marks, seals large
 	// results, and fingerprints credentials.
-	KeyRing  *sealed.KeyRing
-	Recorder events.EventRecorder
-	Metrics  *Metrics
-	Clock    clock.PassiveClock
+	KeyRing *sealed.KeyRing
+	// ReloadKeyRing reads the ring anew, for a body under a key that KeyRing does not
+	// have: the facade may have learned of a rotation before. May be nil.
+	ReloadKeyRing func(context.Context) (*sealed.KeyRing, error)
+	Recorder      events.EventRecorder
+	Metrics       *Metrics
+	Clock         clock.PassiveClock
 	// FirstPollWait is how long the poll right after a submit is held on a runtime
 	// with durable keys before the task goes on record as running.
 	FirstPollWait time.Duration

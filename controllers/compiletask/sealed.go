@@ -62,10 +62,13 @@ func (r *Reconciler) unseal(ctx context.Context, s *scope) (bool, ctrl.Result, e
 	if s.attempt.opened() != nil {
 		return false, ctrl.Result{}, nil
 	}
-	bodies, err := openBodies(r.KeyRing, s.task)
+	bodies, err := r.open(ctx, s.task)
 	if err == nil {
 		s.attempt.setOpened(bodies)
 		return false, ctrl.Result{}, nil
+	}
+	if errors.Is(err, errRingUnread) {
+		return true, ctrl.Result{}, err
 	}
 	ctrl.LoggerFrom(ctx).Error(err, "A sealed body can't be used")
 	if !r.maybeSubmitted(s) {
@@ -75,6 +78,23 @@ func (r *Reconciler) unseal(ctx context.Context, s *scope) (bool, ctrl.Result, e
 		s.attempt.fail(opCredential, withheldError{&refusal{v1alpha1.ReasonSealedBodyUnreadable, adviceFor(err)}}, s.now)
 	}
 	return false, ctrl.Result{}, nil
+}
+
+// errRingUnread says that it is not known whether a body can be opened.
+var errRingUnread = errors.New("the key ring can't be read")
+
+// open opens what is sealed in a task, with the ring read anew where the one at hand
+// lacks a key.
+func (r *Reconciler) open(ctx context.Context, task *v1alpha1.CompileTask) (*unsealed, error) {
+	bodies, err := openBodies(r.KeyRing, task)
+	if !errors.Is(err, sealed.ErrUnknownKey) || r.ReloadKeyRing == nil {
+		return bodies, err
+	}
+	ring, err := r.ReloadKeyRing(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errRingUnread, err)
+	}
+	return openBodies(ring, task)
 }
 
 func openBodies(ring *sealed.KeyRing, task *v1alpha1.CompileTask) (*unsealed, error) {

@@ -205,6 +205,21 @@ var _ = Describe("A CompileTask of the REST API", Ordered, func() {
 		Expect(seen).To(HaveLen(3), "create, status, cancel")
 	})
 
+	It("runs though the key ring was rotated after the manager had read it", func() {
+		task := newTask(namespace, knownRuntime(), fromREST)
+		body, err := resttask.SealArgs(rotatedRing, resttask.OriginOf(task), json.RawMessage(exactArgs))
+		Expect(err).NotTo(HaveOccurred())
+		task.Spec.SealedArgs = body
+		task = create(task)
+		Expect(endReason(end(task))).To(Equal("Complete/Completed"))
+		for _, call := range fake.Calls(fakeruntime.OpCreate) {
+			if keyOfCall(call) == task.TaskID() {
+				Expect(argsSent(call)).To(Equal(exactArgs))
+			}
+		}
+		requireOneExecution(fake, task)
+	})
+
 	It("changes after its cancel was taken, by the clock that took it", func() {
 		task := newTask(namespace, knownRuntime(), fromREST)
 		fake.On(fakeruntime.To(task.Spec.To), fakeruntime.Behaviour{Steps: steady().Steps})
@@ -320,7 +335,7 @@ var _ = Describe("Sealed credentials that a manager left behind", func() {
 		polls := fake.Report().Status
 		lost, err := sealed.ParseKeyRing(sealed.GenerateKeyRingData())
 		Expect(err).NotTo(HaveOccurred())
-		stop = startManager(func(r *compiletask.Reconciler) { r.KeyRing = lost })
+		stop = startManager(func(r *compiletask.Reconciler) { r.KeyRing, r.ReloadKeyRing = lost, nil })
 		Eventually(reasonOf(task, v1alpha1.ConditionExecutorReachable)).Should(Equal(v1alpha1.ReasonSealedBodyUnreadable))
 		Expect(fake.Report().Status).To(Equal(polls), "nothing is asked whose answer could not be shown")
 		stop()

@@ -40,6 +40,8 @@ var (
 	env     *testenv.Environment
 	k8s     client.Client
 	keyRing *sealed.KeyRing
+	// rotatedRing has a key more, which the manager learns of only by reading anew.
+	rotatedRing *sealed.KeyRing
 )
 
 func TestCompileTask(t *testing.T) {
@@ -60,7 +62,12 @@ var _ = BeforeSuite(func() {
 	DeferCleanup(requireSecretsNowhere)
 	k8s, err = client.New(env.Config, client.Options{Scheme: testenv.NewScheme()})
 	Expect(err).NotTo(HaveOccurred())
-	keyRing, err = sealed.ParseKeyRing(sealed.GenerateKeyRingData())
+	ringData := sealed.GenerateKeyRingData()
+	keyRing, err = sealed.ParseKeyRing(ringData)
+	Expect(err).NotTo(HaveOccurred())
+	ringData, err = sealed.RotateKeyRingData(ringData)
+	Expect(err).NotTo(HaveOccurred())
+	rotatedRing, err = sealed.ParseKeyRing(ringData)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(k8s.Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: operatorNamespace}})).To(Succeed())
 })
@@ -110,6 +117,7 @@ func startManager(options ...func(*compiletask.Reconciler)) (stop func()) {
 		Executors:     registry.New(mgr.GetAPIReader(), operatorNamespace),
 		Authorizer:    access.NewSubjectAccessReviews(clientset.AuthorizationV1()),
 		KeyRing:       keyRing,
+		ReloadKeyRing: func(context.Context) (*sealed.KeyRing, error) { return rotatedRing, nil },
 		Recorder:      mgr.GetEventRecorder("compiletask"),
 		Metrics:       metrics,
 		Clock:         clock.RealClock{},

@@ -77,6 +77,8 @@ func (a *API) await(ctx context.Context, info *httpapi.Info, id string, task *v1
 	}
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
+	recheck := time.NewTicker(a.limits.Recheck)
+	defer recheck.Stop()
 	newest := seen
 	for newest.etag == seen.etag && !newest.terminal {
 		select {
@@ -88,6 +90,11 @@ func (a *API) await(ctx context.Context, info *httpapi.Info, id string, task *v1
 				return representation{}, err
 			}
 			continue
+		case <-recheck.C:
+			if err := a.mayWaitOn(ctx, info, id, task); err != nil {
+				return representation{}, err
+			}
+			continue
 		case <-timeout.C:
 		case <-info.Draining:
 		case <-ctx.Done():
@@ -96,6 +103,18 @@ func (a *API) await(ctx context.Context, info *httpapi.Info, id string, task *v1
 		break
 	}
 	return newest, a.recheck(ctx, info, id, task)
+}
+
+// mayWaitOn ends a wait whose reader lost the right or the credential. That nobody can
+// say is borne: the check at the wait's end counts.
+func (a *API) mayWaitOn(ctx context.Context, info *httpapi.Info, id string, task *v1alpha1.CompileTask) error {
+	asking, cancel := context.WithTimeout(ctx, a.limits.Recheck)
+	defer cancel()
+	err := a.recheck(asking, info, id, task)
+	if err == nil || asking.Err() != nil && ctx.Err() == nil || wire.AsError(err).Code == wire.CodeUnavailable {
+		return nil
+	}
+	return err
 }
 
 // gone is what the end of a watch tells: the task is not there any more, unless it

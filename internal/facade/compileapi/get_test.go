@@ -174,6 +174,18 @@ func TestWait(t *testing.T) {
 			r.rights.set("alice get own", false)
 			stage(r, task)
 		}, want: 404},
+		"the right is revoked and nothing happens": {query: "?wait=30s", seed: running, act: func(r *rig, _ *v1alpha1.CompileTask) {
+			r.rights.set("alice get own", false)
+		}, wantAfter: 5 * s, want: 404},
+		"nobody can say for a while": {query: "?wait=12s", seed: running, arrange: func(r *rig) {
+			began := time.Now()
+			r.info.Recheck = func(context.Context) error {
+				if time.Since(began) < 11*s {
+					return wire.Errorf(wire.CodeUnavailable, "no answer")
+				}
+				return nil
+			}
+		}, wantAfter: 12 * s, want: 200, wantStage: "agent"},
 		"the credential is revoked": {query: "?wait=30s", seed: running, arrange: func(r *rig) {
 			r.info.Recheck = func(context.Context) error { return wire.Errorf(wire.CodeUnauthenticated, "revoked") }
 		}, act: stage, want: 401},

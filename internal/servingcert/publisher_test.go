@@ -299,3 +299,44 @@ func (l *lateReader) Update(ctx context.Context, object client.Object, options .
 	}
 	return l.Client.Update(ctx, object, options...)
 }
+
+// refusing is a Publisher that fails while it is told to.
+type refusing struct{ err error }
+
+// Publish implements Publisher.
+func (r *refusing) Publish(context.Context, []byte) error { return r.err }
+
+func TestNoCertificateIsServedWhoseAuthorityIsNotPublished(t *testing.T) {
+	secret := &corev1.Secret{}
+	secret.Namespace, secret.Name = secretKey.Namespace, secretKey.Name
+	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(secret).Build()
+	publisher, clock := &refusing{}, testingclock.NewFakeClock(begin)
+	r := &Rotator{Client: c, Secret: secretKey, DNSNames: names, Publisher: publisher, Clock: clock}
+	served := func() string {
+		t.Helper()
+		pair, err := r.GetCertificate(nil)
+		if err != nil {
+			t.Fatalf("GetCertificate: %v", err)
+		}
+		return pair.Leaf.SerialNumber.String()
+	}
+	publisher.err = errors.New("refused")
+	if err := r.Ensure(t.Context()); err == nil {
+		t.Error("a publisher's error is lost")
+	}
+	first := served() // Where there is no other, one is better than none.
+	clock.SetTime(begin.Add(servingLifetime * 7 / 10))
+	if err := r.Ensure(t.Context()); err == nil || served() != first {
+		t.Errorf("the renewed certificate is served before its authority is trusted (%v)", err)
+	}
+	publisher.err = nil
+	if err := r.Ensure(t.Context()); err != nil || served() == first {
+		t.Errorf("the renewed certificate is not served once it may be (%v)", err)
+	}
+	renewed := served()
+	publisher.err = errors.New("refused")
+	clock.SetTime(begin.Add(servingLifetime * 3))
+	if err := r.Ensure(t.Context()); err == nil || served() == renewed {
+		t.Errorf("a certificate that has run out is still served (%v)", err)
+	}
+}

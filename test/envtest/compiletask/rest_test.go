@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -322,6 +323,26 @@ var _ = Describe("Sealed credentials that a manager left behind", func() {
 		again.ObjectMeta = metav1.ObjectMeta{Namespace: again.Namespace, Name: again.Name}
 		Expect(endReason(erased(create(again)))).To(Equal("Complete/Completed"))
 		Expect(fake.Report().Executions).To(Equal(1), "to the executor it is the same task")
+	})
+
+	It("under a key that the manager does not know wait while the ring can't be read", func() {
+		fake := startFake(fakeruntime.Options{Durable: true})
+		namespace, art := newNamespace(), newRuntime(fake.URL)
+		var reads atomic.Int32
+		startManager(func(r *compiletask.Reconciler) {
+			r.ReloadKeyRing = func(context.Context) (*sealed.KeyRing, error) {
+				if reads.Add(1) <= 2 {
+					return nil, errors.New("no answer")
+				}
+				return rotatedRing, nil
+			}
+		})
+		task := newTask(namespace, art.Name, fromREST)
+		body, err := resttask.SealCredentials(rotatedRing, resttask.OriginOf(task), resttask.Credentials{APIKey: secretValue()})
+		Expect(err).NotTo(HaveOccurred())
+		task.Spec.SealedCredentials = body
+		Expect(endReason(erased(create(task)))).To(Equal("Complete/Completed"))
+		Expect(reads.Load()).To(BeNumerically(">", 2))
 	})
 
 	It("that can't be opened any more hold up a running task until the key is back", func() {
